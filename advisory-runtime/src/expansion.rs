@@ -186,7 +186,7 @@ pub mod claim {
             },
             time(<T::RunAt as MaybeRunAt<T::Table>>::COLUMN),
             match <T::Attempts as MaybeCount<T::Table>>::COLUMN {
-                Some((name, _)) => name,
+                Some(column) => column.name,
                 None => "",
             },
             match <T::Per as MaybePer<T::Table>>::COLUMN {

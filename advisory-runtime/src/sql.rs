@@ -82,9 +82,10 @@ impl fmt::Display for IsBackend {
 }
 
 /// A condition that makes the commit wait for the disk, whatever the session's `synchronous_commit`
-/// is. Plain SQL, to be qualified.
-pub(crate) const IS_DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') = 'on' THEN true \
-     WHEN current_setting('synchronous_commit') = ANY (CAST('{off,local,remote_write}' AS text[])) \
+/// is. Plain SQL, to be qualified. The server prepares each function for each statement, even if it
+/// calls none, so there are few.
+pub(crate) const IS_DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') \
+     = ANY (CAST('{off,local,remote_write}' AS text[])) \
      THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
 
 /// How the transaction `asked.id` has ended, without waiting for it: `own` for the one that asks,

@@ -9,10 +9,10 @@
 //! started ends with the process (`lifeline`).
 //!
 //! What tests share is in the public modules, by subject: what they do in a database ([`bookings`],
-//! [`blocking`], [`leases`]), how a call ends or waits ([`dropped_call`], [`futures`], [`holds`],
-//! [`polls`]), and what the server or the process shows of it ([`held_keys`], [`monitor`],
-//! [`settings`], [`lock_order`]). None has a lock site or a claim: those would be in the inventory
-//! of every program that links this library.
+//! [`blocking`], [`leases`], [`claims`]), how a call ends or waits ([`dropped_call`], [`futures`],
+//! [`holds`], [`polls`]), and what the server or the process shows of it ([`held_keys`],
+//! [`monitor`], [`settings`], [`lock_order`]). None has a lock site or a claim: those would be in
+//! the inventory of every program that links this library.
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
@@ -27,6 +27,7 @@ pub mod blocking;
 pub mod bookings;
 mod bouncer;
 pub mod campaigns;
+pub mod claims;
 mod database;
 mod download;
 pub mod dropped_call;

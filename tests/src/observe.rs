@@ -119,6 +119,19 @@ impl Database {
         self.until_empty(self.timeout(), &claim, &short).await;
     }
 
+    /// Waits until this backend waits for a lock, of any kind.
+    ///
+    /// # Panics
+    ///
+    /// If it does not within the database's time limit.
+    pub async fn until_blocked(&self, pid: i32) {
+        let runs = format!(
+            "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
+        );
+        self.until_empty(self.timeout(), "a statement that waits", &runs)
+            .await;
+    }
+
     /// Waits until no advisory lock of this database is held or waited for.
     pub async fn until_no_locks(&self) {
         let left = format!("SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks");

@@ -36,6 +36,34 @@ pub async fn prepared(conn: &mut AsyncPgConnection, table: &str) -> Vec<Sent> {
     diesel::sql_query(sent).load(conn).await.unwrap()
 }
 
+/// The names of the prepared statements that contain this text, in the order of their preparation.
+pub async fn names(conn: &mut AsyncPgConnection, text: &str) -> Vec<String> {
+    let names = format!(
+        "unnest((SELECT array_agg(name ORDER BY prepare_time) FROM pg_prepared_statements \
+         WHERE strpos(statement, '{text}') > 0 AND strpos(statement, 'pg_trigger') = 0))"
+    );
+    let names = diesel::select(diesel::dsl::sql::<Text>(&names));
+    names.load(conn).await.unwrap()
+}
+
+/// Runs statements without parameters.
+pub async fn run(conn: &mut AsyncPgConnection, statements: &str) {
+    conn.batch_execute(statements).await.unwrap();
+}
+
+/// The server's plan of a statement; `how` is `EXPLAIN` with its options.
+pub async fn explain(conn: &mut AsyncPgConnection, how: &str, statement: &str) -> String {
+    #[derive(diesel::QueryableByName)]
+    struct Line {
+        #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
+        text: String,
+    }
+    let explain = diesel::sql_query(format!("{how} {statement}"));
+    let lines: Vec<Line> = explain.load(conn).await.unwrap();
+    let lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
+    lines.join("\n")
+}
+
 /// The text without its qualification.
 fn plain(statement: &str) -> String {
     let mut plain = String::new();

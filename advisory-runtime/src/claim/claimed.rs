@@ -5,7 +5,7 @@ use super::table::{Claim, ttl};
 use crate::observe::Telemetry;
 use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
 use diesel::data_types::PgInterval;
-use diesel::deserialize;
+use diesel::deserialize::{self, FromSqlRow};
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -41,7 +41,9 @@ struct Shared<T> {
     hold: Hold,
     /// Whether the row had an earlier claim, which has expired.
     has_expired: bool,
-    unanswered: Unanswered,
+    /// How many statements that end the claim were sent and have no answer, so that they may have
+    /// ended it. Two can be on their way at a time, on two connections.
+    unanswered: AtomicUsize,
     /// That of the worker.
     observer: OnceLock<Observer<Claimed<T>, Error>>,
     /// What follows the body.
@@ -75,7 +77,7 @@ impl<T: Claim> Claimed<T> {
             ttl,
             hold: Hold::new(until, ttl),
             has_expired: returned.has_expired,
-            unanswered: Unanswered::default(),
+            unanswered: AtomicUsize::new(0),
             observer: OnceLock::new(),
             telemetry: Mutex::new(None),
         }))
@@ -135,12 +137,8 @@ impl<T: Claim> Claimed<T> {
 
     /// The answer of a statement that ends the claim, which is about to be sent.
     pub(super) fn answer(&self) -> Awaited<'_> {
-        self.0.unanswered.send()
-    }
-
-    /// Whether a statement that ends the claim got no answer.
-    pub(super) fn is_unanswered(&self) -> bool {
-        self.0.unanswered.is_any()
+        self.0.unanswered.fetch_add(1, Ordering::Relaxed);
+        Awaited(&self.0.unanswered)
     }
 
     pub(super) fn lost(&self) -> Error {
@@ -153,7 +151,7 @@ impl<T: Claim> Claimed<T> {
     /// The error for a row that another claim has, or that has ended. If a statement of this claim
     /// got no answer, that statement may have ended it.
     pub(crate) fn gone(&self) -> Error {
-        if self.is_unanswered() {
+        if self.0.unanswered.load(Ordering::Relaxed) > 0 {
             return self.unknown(no_answer());
         }
         self.lost()
@@ -172,22 +170,6 @@ impl<T: Claim> Claimed<T> {
     }
 }
 
-/// How many statements that end the claim were sent and have no answer, so that they may have ended
-/// the claim. Two can be on their way at a time, on two connections.
-#[derive(Default)]
-struct Unanswered(AtomicUsize);
-
-impl Unanswered {
-    fn send(&self) -> Awaited<'_> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Awaited(&self.0)
-    }
-
-    fn is_any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
-
 /// The answer of a statement on its way.
 pub(super) struct Awaited<'j>(&'j AtomicUsize);
 
@@ -199,14 +181,8 @@ impl Awaited<'_> {
 
 /// The connection counts as lost, and is closed.
 pub(super) fn no_answer() -> DieselError {
-    lost("the server did not answer before the claim expired")
-}
-
-fn lost(why: &str) -> DieselError {
-    DieselError::DatabaseError(
-        DatabaseErrorKind::ClosedConnection,
-        Box::new(why.to_owned()),
-    )
+    let why = "the server did not answer before the claim expired".to_owned();
+    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(why))
 }
 
 /// A clone is the same claim: when one is ended or lost, all are.
@@ -233,6 +209,18 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
+/// Reads a row of an answer by the places of its columns.
+macro_rules! columns {
+    ($row:ident, $sql_types:ty, $columns:pat => $value:expr) => {
+        impl QueryableByName<Pg> for $row {
+            fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+                let $columns = FromSqlRow::<$sql_types, Pg>::build_from_row(row)?;
+                Ok($value)
+            }
+        }
+    };
+}
+
 /// The answer about a transaction that has ended a claim.
 pub(super) struct SettledRow {
     pub(super) nth: usize,
@@ -242,15 +230,11 @@ pub(super) struct SettledRow {
     pub(super) holder: Option<String>,
 }
 
-impl QueryableByName<Pg> for SettledRow {
-    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        Ok(Self {
-            nth: nth(row, 0)?,
-            transaction: row.get_value::<Nullable<Text>, _, _>(1)?,
-            holder: row.get_value::<Nullable<Text>, _, _>(2)?,
-        })
-    }
-}
+columns!(SettledRow, (BigInt, Nullable<Text>, Nullable<Text>), (nth, transaction, holder) => Self {
+    nth: place(nth)?,
+    transaction,
+    holder,
+});
 
 /// The answer about one of many renewals.
 pub(super) struct RenewedRow {
@@ -261,58 +245,34 @@ pub(super) struct RenewedRow {
     pub(super) is_held: bool,
 }
 
-impl QueryableByName<Pg> for RenewedRow {
-    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        let interval: Option<PgInterval> = row.get_value::<Nullable<Interval>, _, _>(1)?;
-        Ok(Self {
-            nth: nth(row, 0)?,
-            lasts: interval.map(|lasts| duration(&lasts)),
-            is_held: row.get_value::<Bool, _, _>(2)?,
-        })
-    }
-}
+columns!(RenewedRow, (BigInt, Nullable<Interval>, Bool), (nth, lasts, is_held) => Self {
+    nth: place(nth)?,
+    lasts: Option::map(lasts, duration),
+    is_held,
+});
 
 /// The number of one of many ends that was held, and not locked.
 pub(super) struct EndedRow(pub(super) usize);
 
-impl QueryableByName<Pg> for EndedRow {
-    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        nth(row, 0).map(Self)
-    }
-}
-
-/// The place of a row among those that were asked for, from 0.
-fn nth<'a>(row: &impl NamedRow<'a, Pg>, column: usize) -> deserialize::Result<usize> {
-    let nth: i64 = row.get_value::<BigInt, _, _>(column)?;
-    Ok(usize::try_from(nth - 1)?)
-}
+columns!(EndedRow, BigInt, nth => Self(place(nth)?));
 
 /// The transaction in which a claim was ended.
 pub(super) struct Transaction(pub(super) i64);
 
-impl QueryableByName<Pg> for Transaction {
-    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        Ok(Self(row.get_value::<BigInt, _, _>(0)?))
-    }
-}
+columns!(Transaction, BigInt, transaction => Self(transaction));
 
-/// The time from a statement's start to the expiry.
+/// The time from a statement's start to the expiry; none if `locked_until` is NULL.
 pub(super) struct Lasts(pub(super) Duration);
 
-impl QueryableByName<Pg> for Lasts {
-    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        lasts(row, 0).map(Self)
-    }
-}
+columns!(Lasts, Nullable<Interval>, lasts => Self(Option::map_or(lasts, Duration::ZERO, duration)));
 
-/// How long the row lasts; not at all if its `locked_until` is NULL.
-fn lasts<'a>(row: &impl NamedRow<'a, Pg>, column: usize) -> deserialize::Result<Duration> {
-    let interval: Option<PgInterval> = row.get_value::<Nullable<Interval>, _, _>(column)?;
-    Ok(interval.map_or(Duration::ZERO, |lasts| duration(&lasts)))
+/// The place of a row among those that were asked for, from 0.
+fn place(nth: i64) -> deserialize::Result<usize> {
+    Ok(usize::try_from(nth - 1)?)
 }
 
 /// The difference between two times; zero if it is negative.
-fn duration(interval: &PgInterval) -> Duration {
+fn duration(interval: PgInterval) -> Duration {
     const DAY: i64 = 24 * 60 * 60 * 1_000_000;
     let days = i64::from(interval.days).saturating_mul(DAY);
     let micros = interval.microseconds.saturating_add(days);
@@ -329,8 +289,9 @@ pub(super) struct Returned<T> {
     row: T,
 }
 
-/// A row of the answer.
-pub(super) enum Answered<T> {
+/// A row of the answer about one row or several. The answer about one lacks the third and the
+/// fourth column.
+pub(super) enum Answered<T, const IS_ONE: bool = false> {
     Claimed(Returned<T>),
     /// It has no attempt left, and is not claimed.
     Spent(Option<T>),
@@ -338,19 +299,24 @@ pub(super) enum Answered<T> {
     Unreadable(DieselError),
 }
 
-impl<T: Claim> QueryableByName<Pg> for Answered<T> {
+impl<T: Claim, const IS_ONE: bool> QueryableByName<Pg> for Answered<T, IS_ONE> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
         let locked_by: Option<String> = row.get_value::<Nullable<Text>, _, _>(0)?;
-        let read = T::from_row(&row.partial_row(4..row.field_count()));
+        let first = if IS_ONE { 2 } else { 4 };
+        let read = T::from_row(&row.partial_row(first..row.field_count()));
         let Some(locked_by) = locked_by else {
             return Ok(Self::Spent(read.ok()));
         };
         match read {
             Ok(read) => Ok(Self::Claimed(Returned {
                 locked_by,
-                lasts: lasts(row, 1)?,
-                has_expired: row.get_value::<Bool, _, _>(2)?,
-                nth: nth(row, 3)?,
+                lasts: Lasts::build(&row.partial_row(1..2))?.0,
+                has_expired: !IS_ONE && row.get_value::<Bool, _, _>(2)?,
+                nth: if IS_ONE {
+                    0
+                } else {
+                    place(row.get_value::<BigInt, _, _>(3)?)?
+                },
                 row: read,
             })),
             Err(error) => Ok(Self::Unreadable(DieselError::DeserializationError(error))),
@@ -367,7 +333,10 @@ pub(super) struct Answer<T> {
 impl<T: Claim> Answer<T> {
     /// A row that cannot be read stays claimed until its claim expires, so that it does not come
     /// first again at once; it is an error only if nothing else was claimed.
-    pub(super) fn of(rows: Vec<Answered<T>>, sent: Sent) -> Result<Self, Error> {
+    pub(super) fn of<const IS_ONE: bool>(
+        rows: Vec<Answered<T, IS_ONE>>,
+        sent: Sent,
+    ) -> Result<Self, Error> {
         let (mut returned, mut without_attempt, mut unreadable) = (Vec::new(), None, None);
         for row in rows {
             match row {
@@ -407,22 +376,5 @@ impl<T: Claim> Found<T> {
             claimed,
             may_be_more,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Awaited, Unanswered};
-
-    #[test]
-    fn a_statement_without_an_answer_counts_and_two_answers_at_a_time_leave_none() {
-        let unanswered = Unanswered::default();
-        let (first, second) = (unanswered.send(), unanswered.send());
-        first.arrived();
-        assert!(unanswered.is_any());
-        second.arrived();
-        assert!(!unanswered.is_any());
-        let _: Awaited<'_> = unanswered.send();
-        assert!(unanswered.is_any());
     }
 }

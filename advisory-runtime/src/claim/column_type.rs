@@ -1,6 +1,9 @@
 //! The SQL types that the columns of a claim can have, and the SQL that differs between them.
 
-use diesel::sql_types::{BigInt, Integer, Nullable, SmallInt, Text, Timestamp, Timestamptz, Uuid};
+use diesel::sql_types::is_nullable::NotNull;
+use diesel::sql_types::{
+    BigInt, Integer, Nullable, SmallInt, SqlType, Text, Timestamp, Timestamptz, Uuid,
+};
 
 /// A type of time: `Timestamptz`, or `Timestamp`, which is written and read in UTC.
 #[diagnostic::on_unimplemented(
@@ -56,7 +59,10 @@ impl NullableTime for Nullable<Timestamp> {}
     note = "expected `Nullable<Text>` for the worker's name and a UUID, or `Nullable<Uuid>` for the UUID alone"
 )]
 pub trait HolderType {
-    /// The value of a new claim, of which `:holder` is the worker's name and `#`.
+    /// Whether it has the worker's name.
+    #[doc(hidden)]
+    const IS_NAMED: bool;
+    /// The value of one of several new claims, of which `:holder` is the worker's name and `#`.
     #[doc(hidden)]
     const NEW: &'static str;
     /// The value of an existing claim, of which `:holder` is the text.
@@ -68,12 +74,14 @@ pub trait HolderType {
 }
 
 impl HolderType for Nullable<Text> {
+    const IS_NAMED: bool = true;
     const NEW: &'static str = "CAST(:holder AS text) || CAST(gen_random_uuid() AS text)";
     const OLD: &'static str = ":holder";
     const TEXT: &'static str = "{by}";
 }
 
 impl HolderType for Nullable<Uuid> {
+    const IS_NAMED: bool = false;
     const NEW: &'static str = "gen_random_uuid()";
     const OLD: &'static str = "CAST(:holder AS uuid)";
     const TEXT: &'static str = "CAST({by} AS text)";
@@ -88,6 +96,8 @@ impl HolderType for Nullable<Uuid> {
 pub trait Count {
     #[doc(hidden)]
     const MAX: i64;
+    #[doc(hidden)]
+    const IS_NULLABLE: bool = false;
 }
 
 impl Count for SmallInt {
@@ -102,8 +112,7 @@ impl Count for BigInt {
     const MAX: i64 = i64::MAX;
 }
 
-impl<S: Count + diesel::sql_types::SqlType<IsNull = diesel::sql_types::is_nullable::NotNull>> Count
-    for Nullable<S>
-{
+impl<S: Count + SqlType<IsNull = NotNull>> Count for Nullable<S> {
     const MAX: i64 = S::MAX;
+    const IS_NULLABLE: bool = true;
 }

@@ -63,7 +63,20 @@ pub async fn counts<T: Claim, C: crate::Connection>(conn: &mut C) -> Result<Coun
 
 pub(crate) async fn counts_on<T: Claim, D: Queries>(conn: &mut D) -> Result<Counts, Error> {
     let groups = conn.load(diesel::sql_query(sql::counts::<T>())).await;
-    Ok(Counts::of(groups.map_err(Error::Database)?))
+    let groups: Vec<Group> = groups.map_err(Error::Database)?;
+    let mut counts = Counts::default();
+    for Group { state, count } in groups {
+        *match state {
+            State::Available => &mut counts.available,
+            State::Scheduled => &mut counts.scheduled,
+            State::Retrying => &mut counts.retrying,
+            State::Running => &mut counts.running,
+            State::Expired => &mut counts.expired,
+            State::Completed => &mut counts.completed,
+            State::Failed => &mut counts.failed,
+        } = count.unsigned_abs();
+    }
+    Ok(counts)
 }
 
 #[derive(diesel::QueryableByName)]
@@ -73,22 +86,4 @@ struct Group {
     state: State,
     #[diesel(sql_type = BigInt)]
     count: i64,
-}
-
-impl Counts {
-    fn of(groups: Vec<Group>) -> Self {
-        let mut counts = Self::default();
-        for Group { state, count } in groups {
-            *match state {
-                State::Available => &mut counts.available,
-                State::Scheduled => &mut counts.scheduled,
-                State::Retrying => &mut counts.retrying,
-                State::Running => &mut counts.running,
-                State::Expired => &mut counts.expired,
-                State::Completed => &mut counts.completed,
-                State::Failed => &mut counts.failed,
-            } = count.unsigned_abs();
-        }
-        counts
-    }
 }

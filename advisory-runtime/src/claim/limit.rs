@@ -10,9 +10,11 @@ use super::sql::{Statement, Wanted};
 use super::table::Claim;
 use crate::driver::{Driver, Queries, depth};
 use crate::rows::{Backoff, Sent};
+use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
+use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool, Text};
 use std::time::Duration;
 
@@ -69,19 +71,20 @@ pub(super) async fn take<T: Claim, D: Queries>(
     loop {
         let width = limit.saturating_add(more);
         let reserve = Statement::<T, _>::reserve(&passed_over, width, reach, wanted);
-        let taken = reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
-        if !taken.claimed.is_empty() {
-            if let Some(spent) = &taken.spent {
+        let (reserved, Answer { claimed, spent }) =
+            reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
+        if !claimed.is_empty() {
+            if let Some(spent) = &spent {
                 fail_spent(conn, worker, spent, wanted).await?;
             }
-            let mut found = Found::new(taken.claimed, limit);
-            found.may_be_more |= taken.reserved.has_more;
+            let mut found = Found::new(claimed, limit);
+            found.may_be_more |= reserved.has_more;
             return Ok(found);
         }
-        if taken.reserved.locked == NONE && taken.reserved.has_more {
+        if reserved.locked == NONE && reserved.has_more {
             reach = reach.saturating_mul(FARTHER);
-        } else if taken.reserved.locked == NONE {
-            if !taken.reserved.is_busy || pauses == PAUSES {
+        } else if reserved.locked == NONE {
+            if !reserved.is_busy || pauses == PAUSES {
                 return Ok(Found::new(Vec::new(), limit));
             }
             pauses += 1;
@@ -90,12 +93,12 @@ pub(super) async fn take<T: Claim, D: Queries>(
             // The claim may have arrived before the reservation, if the connection had to prepare
             // it.
             is_pipelined = false;
-        } else if let Some(spent) = &taken.spent {
+        } else if let Some(spent) = &spent {
             fail_spent(conn, worker, spent, wanted).await?;
         } else {
             // Another session has claimed the last row in between, or has locked the rows. Others
             // may be behind them.
-            passed_over = together(&passed_over, &taken.reserved.locked);
+            passed_over = together(&passed_over, &reserved.locked);
             // Each value is a lock, and the server's table of locks has room for some thousands.
             more = more.saturating_mul(4).clamp(MORE, MOST);
         }
@@ -110,24 +113,15 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
 ) -> Result<Vec<Claimed<T>>, Error> {
     let reserve = Statement::<T, _>::reserve_key(key);
     let claim = Statement::<T, _>::reserved_key(worker, key, wanted);
-    let taken = reserve_and_take(conn, &reserve, &claim, true).await?;
-    let is_final = !taken.claimed.is_empty() || taken.spent.is_some();
-    let taken = if is_final || taken.reserved.locked == NONE {
-        taken
-    } else {
-        reserve_and_take(conn, &reserve, &claim, false).await?
-    };
-    if let Some(spent) = &taken.spent {
+    let (reserved, mut answer) = reserve_and_take(conn, &reserve, &claim, true).await?;
+    let is_empty = answer.claimed.is_empty() && answer.spent.is_none();
+    if is_empty && reserved.locked != NONE {
+        (_, answer) = reserve_and_take(conn, &reserve, &claim, false).await?;
+    }
+    if let Some(spent) = &answer.spent {
         fail_spent(conn, worker, spent, wanted).await?;
     }
-    Ok(taken.claimed)
-}
-
-struct Taken<T> {
-    reserved: Reserved,
-    claimed: Vec<Claimed<T>>,
-    /// Rows without an attempt left, if there are any.
-    spent: Option<Vec<T>>,
+    Ok(answer.claimed)
 }
 
 /// Sends both statements, outside of a transaction with one around them.
@@ -136,7 +130,7 @@ async fn reserve_and_take<T, K, W, D>(
     reserve: &Statement<'_, T, K>,
     claim: &Statement<'_, T, W>,
     mut is_pipelined: bool,
-) -> Result<Taken<T>, Error>
+) -> Result<(Reserved, Answer<T>), Error>
 where
     T: Claim,
     K: QueryFragment<Pg> + Send + Sync,
@@ -161,9 +155,12 @@ where
         open.1 = false;
         match answered {
             Ok((reserved, rows)) => {
-                let taken = Taken::of(reserved, rows, sent)?;
-                if !taken.reserved.is_stale {
-                    return Ok(taken);
+                let reserved = reserved.into_iter().next();
+                let reserved = reserved.ok_or(Error::Database(DieselError::NotFound))?;
+                if !reserved.is_stale {
+                    // The claim's own statement began when the reservation had its locks.
+                    let waited = Duration::from_micros(reserved.waited.try_into().unwrap_or(0));
+                    return Ok((reserved, Answer::of(rows, sent.after_wait(waited))?));
                 }
                 if !is_outside || !is_pipelined {
                     let claim = super::index::table_name::<T>();
@@ -183,7 +180,7 @@ async fn one_by_one<T, K, W, D>(
     around: Option<[&str; 2]>,
     reserve: &Statement<'_, T, K>,
     claim: &Statement<'_, T, W>,
-) -> diesel::QueryResult<(Vec<Reserved>, Vec<Answered<T>>)>
+) -> QueryResult<(Vec<Reserved>, Vec<Answered<T>>)>
 where
     T: Claim,
     K: QueryFragment<Pg> + Send + Sync,
@@ -206,32 +203,15 @@ where
     answered
 }
 
-impl<T: Claim> Taken<T> {
-    fn of(reserved: Vec<Reserved>, rows: Vec<Answered<T>>, sent: Sent) -> Result<Self, Error> {
-        let reserved = reserved.into_iter().next();
-        let reserved = reserved.ok_or(Error::Database(diesel::result::Error::NotFound))?;
-        // The claim's own statement began when the reservation had its locks.
-        let waited = Duration::from_micros(u64::try_from(reserved.waited).unwrap_or(0));
-        let Answer { claimed, spent } = Answer::of(rows, sent.after_wait(waited))?;
-        Ok(Self {
-            reserved,
-            claimed,
-            spent,
-        })
-    }
-}
-
 /// Two arrays as one.
 fn together(one: &str, other: &str) -> String {
-    let inside = |array: &str| {
-        array
-            .trim_start_matches('{')
-            .trim_end_matches('}')
-            .to_owned()
-    };
     match (one, other) {
         (NONE, array) | (array, NONE) => array.to_owned(),
-        _ => format!("{{{},{}}}", inside(one), inside(other)),
+        _ => format!(
+            "{},{}",
+            one.trim_end_matches('}'),
+            other.trim_start_matches('{')
+        ),
     }
 }
 

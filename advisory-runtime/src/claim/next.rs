@@ -172,7 +172,7 @@ impl<T: Claim> Next<'_, T> {
 ///     SELECT id … FROM sync_jobs WHERE completed_at IS NULL AND failed_at IS NULL
 ///         AND (locked_until IS NULL OR locked_until <= clock_timestamp())
 ///     ORDER BY priority DESC, created_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
-/// UPDATE sync_jobs SET locked_until = clock_timestamp() + ttl, locked_by = worker || '#' || gen_random_uuid()
+/// UPDATE sync_jobs SET locked_until = clock_timestamp() + ttl, locked_by = worker || '#' || uuid
 /// FROM advisory_claim WHERE (sync_jobs.id) = (advisory_claim.key_0) RETURNING …
 /// ```
 ///

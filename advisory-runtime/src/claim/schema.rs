@@ -53,11 +53,11 @@ impl Schema {
     /// `run_at` and `id`, the order of `#[claim(run_at)]` on a table whose key is `id`.
     #[must_use]
     pub fn order<'c>(mut self, columns: impl IntoIterator<Item = (&'c str, bool)>) -> Self {
-        let direction = |is_descending| if is_descending { " DESC" } else { "" };
-        let columns = columns.into_iter();
-        self.order = columns
-            .map(|(column, is_descending)| (column.to_owned(), direction(is_descending)))
-            .collect();
+        let order = columns.into_iter().map(|(column, is_descending)| {
+            let direction = if is_descending { " DESC" } else { "" };
+            (column.to_owned(), direction)
+        });
+        self.order = order.collect();
         self
     }
 

@@ -64,8 +64,7 @@ impl State {
         }
     }
 
-    /// This state, which does not know of it, of a row with this `run_at`, which was claimed so
-    /// often.
+    /// The state of a row that also has a `run_at`, and was claimed so often.
     #[must_use]
     pub fn with_run_at<I: PartialOrd>(self, run_at: Option<I>, attempts: u32, now: &I) -> Self {
         let is_later = run_at.is_some_and(|run_at| run_at > *now);
@@ -75,6 +74,16 @@ impl State {
             state => state,
         }
     }
+
+    const ALL: [Self; 7] = [
+        Self::Available,
+        Self::Scheduled,
+        Self::Retrying,
+        Self::Running,
+        Self::Expired,
+        Self::Completed,
+        Self::Failed,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
@@ -97,16 +106,9 @@ impl std::fmt::Display for State {
 
 impl FromSql<Text, Pg> for State {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        match value.as_bytes() {
-            b"available" => Ok(Self::Available),
-            b"scheduled" => Ok(Self::Scheduled),
-            b"retrying" => Ok(Self::Retrying),
-            b"running" => Ok(Self::Running),
-            b"expired" => Ok(Self::Expired),
-            b"completed" => Ok(Self::Completed),
-            b"failed" => Ok(Self::Failed),
-            name => Err(format!("`{}` is not a state", String::from_utf8_lossy(name)).into()),
-        }
+        let name = String::from_utf8_lossy(value.as_bytes());
+        let state = Self::ALL.into_iter().find(|state| state.name() == name);
+        state.ok_or_else(|| format!("`{name}` is not a state").into())
     }
 }
 

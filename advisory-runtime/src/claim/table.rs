@@ -166,56 +166,61 @@ where
     T::build_from_row(row)
 }
 
+/// A trait that columns have and [`Absent`] has not. The compiler reports it, not `Column`.
+macro_rules! column_marker {
+    (#[$message:meta] $marker:ident) => {
+        #[doc(hidden)]
+        #[$message]
+        pub trait $marker {}
+
+        #[diagnostic::do_not_recommend]
+        impl<C: Column> $marker for C {}
+    };
+}
+
 /// A row of a table with a `failed_at` column, which [`fail`](super::fail) needs.
 pub trait Fails: Claim {}
 
 impl<T: Claim> Fails for T where T::FailedAt: FailedColumn {}
 
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "the table has no column for the time of a failure, so its rows can't fail",
-    label = "no `failed_at`",
-    note = "write `#[claim(failed_at = column)]`, or release the row with `claim::release`"
-)]
-pub trait FailedColumn {}
-
-// So that the compiler reports this trait instead of `Column`.
-#[diagnostic::do_not_recommend]
-impl<C: Column> FailedColumn for C {}
+column_marker! {
+    #[diagnostic::on_unimplemented(
+        message = "the table has no column for the time of a failure, so its rows can't fail",
+        label = "no `failed_at`",
+        note = "write `#[claim(failed_at = column)]`, or release the row with `claim::release`"
+    )]
+    FailedColumn
+}
 
 /// A row of a table with a `run_at` column, which [`retry`](super::retry) needs.
 pub trait Retries: Claim {}
 
 impl<T: Claim> Retries for T where T::RunAt: RunAtColumn {}
 
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "the table has no column for the time of the next attempt, so its rows can't be retried later",
-    label = "no `run_at`",
-    note = "write `#[claim(run_at = column)]`, or release the row with `claim::release`"
-)]
-pub trait RunAtColumn {}
-
-#[diagnostic::do_not_recommend]
-impl<C: Column> RunAtColumn for C {}
+column_marker! {
+    #[diagnostic::on_unimplemented(
+        message = "the table has no column for the time of the next attempt, so its rows can't be retried later",
+        label = "no `run_at`",
+        note = "write `#[claim(run_at = column)]`, or release the row with `claim::release`"
+    )]
+    RunAtColumn
+}
 
 /// Refuses `max_attempts` for a table without a column for the time of a failure. The derive calls
 /// it.
 #[doc(hidden)]
 pub const fn check_last_attempt<Failed: LastAttemptColumn>() {}
 
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "the table has no column for the time of a failure, so no attempt is the last",
-    label = "no `failed_at`",
-    note = "`max_attempts` needs it: in SQL, `ALTER TABLE … ADD COLUMN failed_at timestamptz`; in `diesel::table!`, \
-            `failed_at -> Nullable<Timestamptz>`",
-    note = "for a column with another name, write `#[claim(failed_at = …)]`"
-)]
-pub trait LastAttemptColumn {}
-
-#[diagnostic::do_not_recommend]
-impl<C: Column> LastAttemptColumn for C {}
+column_marker! {
+    #[diagnostic::on_unimplemented(
+        message = "the table has no column for the time of a failure, so no attempt is the last",
+        label = "no `failed_at`",
+        note = "`max_attempts` needs it: in SQL, `ALTER TABLE … ADD COLUMN failed_at timestamptz`; in `diesel::table!`, \
+                `failed_at -> Nullable<Timestamptz>`",
+        note = "for a column with another name, write `#[claim(failed_at = …)]`"
+    )]
+    LastAttemptColumn
+}
 
 /// A row of a table that keeps completed rows, so that they can have values: any but with
 /// `completed_at = "delete"`.
@@ -223,18 +228,16 @@ pub trait KeepsCompleted: Claim {}
 
 impl<T: Claim> KeepsCompleted for T where T::CompletedAt: KeptColumn {}
 
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "completed rows are deleted, so no columns can be set",
-    label = "`completed_at = \"delete\"`",
-    note = "write `claim::complete`"
-)]
-pub trait KeptColumn {}
+column_marker! {
+    #[diagnostic::on_unimplemented(
+        message = "completed rows are deleted, so no columns can be set",
+        label = "`completed_at = \"delete\"`",
+        note = "write `claim::complete`"
+    )]
+    KeptColumn
+}
 
 impl KeptColumn for Absent {}
-
-#[diagnostic::do_not_recommend]
-impl<C: Column> KeptColumn for C {}
 
 /// The columns of a table's key.
 pub trait KeyColumns<Table> {
@@ -447,19 +450,32 @@ impl<Table, C: Column<Table = Table, SqlType: Time>> MaybeRunAt<Table> for C {
     const COLUMN: Option<TimeColumn> = Some(TimeColumn::of::<C>());
 }
 
+/// A column of a count.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct CountColumn {
+    pub(crate) name: &'static str,
+    pub(super) largest: i64,
+    pub(super) is_nullable: bool,
+}
+
 /// A column that counts attempts, or [`Absent`].
 pub trait MaybeCount<Table> {
-    /// The column's name and its largest value, if the table has it.
+    /// The column, if the table has it.
     #[doc(hidden)]
-    const COLUMN: Option<(&'static str, i64)>;
+    const COLUMN: Option<CountColumn>;
 }
 
 impl<Table> MaybeCount<Table> for Absent {
-    const COLUMN: Option<(&'static str, i64)> = None;
+    const COLUMN: Option<CountColumn> = None;
 }
 
 impl<Table, C: Column<Table = Table, SqlType: Count>> MaybeCount<Table> for C {
-    const COLUMN: Option<(&'static str, i64)> = Some((C::NAME, <C::SqlType as Count>::MAX));
+    const COLUMN: Option<CountColumn> = Some(CountColumn {
+        name: C::NAME,
+        largest: <C::SqlType as Count>::MAX,
+        is_nullable: <C::SqlType as Count>::IS_NULLABLE,
+    });
 }
 
 /// A column of which each value has a limit of running rows, or [`Absent`].
@@ -503,31 +519,26 @@ pub trait Found {
 #[doc(hidden)]
 pub const fn check_columns<Until: ExpiryColumn, By: HolderColumn>() {}
 
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "the table has no column `locked_until`, so its rows can't be claimed",
-    label = "no `locked_until`",
-    note = "a claim needs two columns: in SQL, `ALTER TABLE … ADD COLUMN locked_until timestamptz, ADD COLUMN locked_by text`; in \
-            `diesel::table!`, `locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>`",
-    note = "for a column with another name, write `#[claim(locked_until = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
-)]
-pub trait ExpiryColumn {}
+column_marker! {
+    #[diagnostic::on_unimplemented(
+        message = "the table has no column `locked_until`, so its rows can't be claimed",
+        label = "no `locked_until`",
+        note = "a claim needs two columns: in SQL, `ALTER TABLE … ADD COLUMN locked_until timestamptz, ADD COLUMN locked_by text`; in \
+                `diesel::table!`, `locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>`",
+        note = "for a column with another name, write `#[claim(locked_until = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
+    )]
+    ExpiryColumn
+}
 
-// So that the compiler reports this trait instead of `Column`.
-#[diagnostic::do_not_recommend]
-impl<C: Column> ExpiryColumn for C {}
-
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "the table has no column `locked_by`, so its rows can't be claimed",
-    label = "no `locked_by`",
-    note = "in SQL, `ALTER TABLE … ADD COLUMN locked_by text`; in `diesel::table!`, `locked_by -> Nullable<Text>`",
-    note = "for a column with another name, write `#[claim(locked_by = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
-)]
-pub trait HolderColumn {}
-
-#[diagnostic::do_not_recommend]
-impl<C: Column> HolderColumn for C {}
+column_marker! {
+    #[diagnostic::on_unimplemented(
+        message = "the table has no column `locked_by`, so its rows can't be claimed",
+        label = "no `locked_by`",
+        note = "in SQL, `ALTER TABLE … ADD COLUMN locked_by text`; in `diesel::table!`, `locked_by -> Nullable<Text>`",
+        note = "for a column with another name, write `#[claim(locked_by = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
+    )]
+    HolderColumn
+}
 
 /// A column, or what takes its place in [`Claim`] if the table lacks it, so that only
 /// [`check_columns`] is refused.

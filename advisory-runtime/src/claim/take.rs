@@ -25,10 +25,10 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
         take(conn, worker, 1, wanted).await?.claimed
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
         let statement = Statement::<T, _, Fixed<0>>::first(worker, wanted);
-        repeat(conn, worker, &statement, wanted).await?
+        repeat::<true, _, _, _, _>(conn, worker, &statement, wanted).await?
     } else {
         let statement = Statement::<T, _>::first(worker, wanted);
-        repeat(conn, worker, &statement, wanted).await?
+        repeat::<true, _, _, _, _>(conn, worker, &statement, wanted).await?
     };
     Ok(claimed.into_iter().next())
 }
@@ -49,14 +49,14 @@ pub(super) async fn take<T: Claim, D: Queries>(
         }
         Some(key) => {
             let statement = Statement::<T, _>::by_key(worker, key, wanted);
-            repeat(conn, worker, &statement, wanted).await
+            repeat::<true, _, _, _, _>(conn, worker, &statement, wanted).await
         }
         None if T::Per::COLUMN.is_some() => {
             return limit::take(conn, worker, limit, wanted).await;
         }
         None => {
             let statement = Statement::<T, _>::next(worker, limit, wanted);
-            repeat(conn, worker, &statement, wanted).await
+            repeat::<false, _, _, _, _>(conn, worker, &statement, wanted).await
         }
     }?;
     Ok(Found::new(claimed, limit))
@@ -95,15 +95,21 @@ pub(super) async fn position_of<T: Claim, D: Queries>(
     Ok(rows.into_iter().next().map(|row| row.position))
 }
 
-async fn repeat<T: Claim, K: QueryFragment<Pg> + Send + Sync, N: Id, D: Queries>(
+async fn repeat<const IS_ONE: bool, T, K, N, D>(
     conn: &mut D,
     worker: &str,
     statement: &Statement<'_, T, K, N>,
     wanted: Wanted<'_>,
-) -> Result<Vec<Claimed<T>>, Error> {
+) -> Result<Vec<Claimed<T>>, Error>
+where
+    T: Claim,
+    K: QueryFragment<Pg> + Send + Sync,
+    N: Id,
+    D: Queries,
+{
     loop {
         let before = Sent::now();
-        let rows: Vec<Answered<T>> = load(conn, statement).await?;
+        let rows: Vec<Answered<T, IS_ONE>> = load(conn, statement).await?;
         let Answer { claimed, spent } = Answer::of(rows, before)?;
         let Some(spent) = spent else {
             return Ok(claimed);

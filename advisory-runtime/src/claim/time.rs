@@ -1,12 +1,10 @@
 //! The server's clock as an expression.
 
-use diesel::QueryResult;
-use diesel::expression::{
-    AppearsOnTable, AsExpression, Expression, SelectableExpression, ValidGrouping, is_aggregate,
-};
+use diesel::expression::{AppearsOnTable, AsExpression, SelectableExpression, ValidGrouping};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{Nullable, Timestamp, Timestamptz};
+use diesel::{Expression, NullableExpressionMethods, QueryResult};
 
 /// The server's clock, as claims read it: `pg_catalog.clock_timestamp()`, for columns that are
 /// nullable or not. In a column of the type `Timestamp` it is written in UTC, as claims do.
@@ -29,58 +27,45 @@ pub const fn now() -> Now {
     Now
 }
 
-/// The expression that [`now`] returns.
-#[derive(Clone, Copy, Debug, QueryId)]
-pub struct Now;
+macro_rules! clock {
+    ($(#[$about:meta])* $clock:ident, $sql_type:ty, $sql:literal) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, QueryId, ValidGrouping)]
+        pub struct $clock;
 
-impl QueryFragment<Pg> for Now {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("pg_catalog.clock_timestamp()");
-        Ok(())
-    }
+        impl QueryFragment<Pg> for $clock {
+            fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+                out.push_sql($sql);
+                Ok(())
+            }
+        }
+
+        impl Expression for $clock {
+            type SqlType = $sql_type;
+        }
+
+        impl<S> AppearsOnTable<S> for $clock {}
+
+        impl<S> SelectableExpression<S> for $clock {}
+
+        impl AsExpression<Nullable<$sql_type>> for Now {
+            type Expression = diesel::dsl::Nullable<$clock>;
+
+            fn as_expression(self) -> Self::Expression {
+                $clock.nullable()
+            }
+        }
+    };
 }
 
-impl Expression for Now {
-    type SqlType = Timestamptz;
+clock! {
+    /// The expression that [`now`] returns.
+    Now, Timestamptz, "pg_catalog.clock_timestamp()"
 }
 
-impl<S> AppearsOnTable<S> for Now {}
-
-impl<S> SelectableExpression<S> for Now {}
-
-impl ValidGrouping<()> for Now {
-    type IsAggregate = is_aggregate::Never;
-}
-
-impl AsExpression<Nullable<Timestamptz>> for Now {
-    type Expression = diesel::dsl::Nullable<Self>;
-
-    fn as_expression(self) -> Self::Expression {
-        diesel::NullableExpressionMethods::nullable(self)
-    }
-}
-
-/// [`now`] in UTC, for columns of the type `Timestamp`.
-#[derive(Clone, Copy, Debug, QueryId)]
-pub struct NowInUtc;
-
-impl QueryFragment<Pg> for NowInUtc {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("pg_catalog.timezone('UTC',pg_catalog.clock_timestamp())");
-        Ok(())
-    }
-}
-
-impl Expression for NowInUtc {
-    type SqlType = Timestamp;
-}
-
-impl<S> AppearsOnTable<S> for NowInUtc {}
-
-impl<S> SelectableExpression<S> for NowInUtc {}
-
-impl ValidGrouping<()> for NowInUtc {
-    type IsAggregate = is_aggregate::Never;
+clock! {
+    /// [`now`] in UTC, for columns of the type `Timestamp`.
+    NowInUtc, Timestamp, "pg_catalog.timezone('UTC',pg_catalog.clock_timestamp())"
 }
 
 impl AsExpression<Timestamp> for Now {
@@ -88,13 +73,5 @@ impl AsExpression<Timestamp> for Now {
 
     fn as_expression(self) -> NowInUtc {
         NowInUtc
-    }
-}
-
-impl AsExpression<Nullable<Timestamp>> for Now {
-    type Expression = diesel::dsl::Nullable<NowInUtc>;
-
-    fn as_expression(self) -> Self::Expression {
-        diesel::NullableExpressionMethods::nullable(NowInUtc)
     }
 }

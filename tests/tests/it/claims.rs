@@ -3,21 +3,18 @@
 
 use crate::sync_job::{SyncJob, assert_lost, database, expire, next, row, state_of, sync_jobs};
 use advisory_runtime::claim::{self, Claimed, Error, State};
-use advisory_runtime::xact;
-use advisory_tests::bookings::in_transaction;
+use advisory_runtime::{blocking, monitor, xact};
+use advisory_tests::bookings::{finish, in_transaction};
+use advisory_tests::claims;
 use diesel::prelude::*;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, RunQueryDsl};
 
 #[tokio::test]
 async fn the_oldest_job_of_the_highest_priority_comes_first() {
     let db = database(7).await;
     let mut conn = db.connect().await;
     let mut ids = Vec::new();
-    while let Some(job) = claim::next::<SyncJob>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-    {
+    while let Some(job) = claims::first::<SyncJob>(&mut conn).await {
         assert_eq!(job.priority, if job.id % 3 == 0 { 10 } else { 1 });
         ids.push(job.id);
     }
@@ -38,9 +35,7 @@ async fn states_follow_from_the_columns() {
     claim::complete(&mut conn, &job).await.unwrap();
     assert_eq!(state_of(&mut conn, 3).await, State::Completed);
     let job = next(&mut conn).await;
-    claim::fail(&mut conn, &job, "the file is\0 not there")
-        .await
-        .unwrap();
+    claim::fail(&mut conn, &job, "not\0 there").await.unwrap();
     assert_eq!(state_of(&mut conn, job.id).await, State::Failed);
     let job = next(&mut conn).await;
     claim::release(&mut conn, &job).await.unwrap();
@@ -48,22 +43,14 @@ async fn states_follow_from_the_columns() {
 
     let freed = "SELECT count(*) FROM sync_jobs WHERE locked_until IS NULL AND locked_by IS NULL";
     assert_eq!(db.count(freed).await, 4);
-    let told =
-        "SELECT count(*) FROM sync_jobs WHERE error_message = U&'the file is\\FFFD not there'";
+    let told = "SELECT count(*) FROM sync_jobs WHERE error_message = U&'not\\FFFD there'";
     assert_eq!(db.count(told).await, 1);
-    let counted: i64 = sync_jobs::table
-        .filter(claim::state::<SyncJob>().eq(State::Available))
-        .count()
-        .get_result(&mut conn)
-        .await
-        .unwrap();
-    assert_eq!(counted, 2);
-    let worker = "sync\0worker";
-    let job = claim::next::<SyncJob>(worker)
-        .first(&mut conn)
-        .await
-        .unwrap();
-    assert!(job.unwrap().locked_by().starts_with("sync\u{FFFD}worker#"));
+    let available = sync_jobs::table.filter(claim::state::<SyncJob>().eq(State::Available));
+    let counted = available.count().get_result::<i64>(&mut conn).await;
+    assert_eq!(counted, Ok(2));
+    let next = claim::next::<SyncJob>("sync\0worker");
+    let job = next.first(&mut conn).await.unwrap().unwrap();
+    assert!(job.locked_by().starts_with("sync\u{FFFD}worker#"));
 }
 
 #[test]
@@ -83,22 +70,13 @@ async fn a_done_row_is_not_claimed() {
     let mut conn = db.connect().await;
     for end in ["completed_at", "failed_at"] {
         db.run(&format!("UPDATE sync_jobs SET {end} = now()")).await;
-        let job = claim::next::<SyncJob>("worker").first(&mut conn).await;
-        assert!(job.unwrap().is_none(), "{end}");
-        let jobs = claim::next::<SyncJob>("worker").load(&mut conn, 5).await;
-        assert!(jobs.unwrap().is_empty(), "{end}");
-        let job = claim::next::<SyncJob>("worker")
-            .key(1)
-            .first(&mut conn)
-            .await;
-        assert!(job.unwrap().is_none(), "{end}");
+        assert!(claims::first::<SyncJob>(&mut conn).await.is_none());
+        assert!(claims::load::<SyncJob>(&mut conn, 5).await.is_empty());
+        assert!(claims::by_key::<SyncJob>(&mut conn, 1).await.is_none());
         db.run(&format!("UPDATE sync_jobs SET {end} = NULL")).await;
     }
-    let job = claim::next::<SyncJob>("worker")
-        .key(1)
-        .first(&mut conn)
-        .await;
-    assert_eq!(job.unwrap().unwrap().id, 1);
+    let job = claims::by_key::<SyncJob>(&mut conn, 1).await;
+    assert_eq!(job.unwrap().id, 1);
 }
 
 #[tokio::test]
@@ -109,20 +87,15 @@ async fn a_zombie_can_do_nothing_to_the_next_ones_claim() {
     for is_taken_over in [false, true] {
         expire(&db).await;
         // By the same worker: its name alone does not make it the holder.
-        let next = if is_taken_over {
-            Some(next(&mut conn).await)
-        } else {
-            None
-        };
+        let mut next = None;
+        if is_taken_over {
+            next = claims::first::<SyncJob>(&mut conn).await;
+        }
         let before = row(&mut conn, 1).await;
         assert_lost(claim::renew(&mut conn, &zombie).await);
         assert_lost(claim::complete(&mut conn, &zombie).await);
-        assert_lost(
-            claim::end(&zombie)
-                .set(sync_jobs::priority.eq(5))
-                .complete(&mut conn)
-                .await,
-        );
+        let end = claim::end(&zombie).set(sync_jobs::priority.eq(5));
+        assert_lost(end.complete(&mut conn).await);
         assert_lost(claim::fail(&mut conn, &zombie, "why").await);
         assert_lost(claim::release(&mut conn, &zombie).await);
         assert_eq!(row(&mut conn, 1).await, before);
@@ -157,10 +130,8 @@ async fn a_renewal_lasts_for_the_whole_ttl_again() {
 async fn a_batch_is_claimed_at_once_as_separate_claims() {
     let db = database(12).await;
     let mut conn = db.connect().await;
-    let none = claim::next::<SyncJob>("worker").load(&mut conn, 0).await;
-    assert!(none.unwrap().is_empty());
-    let jobs = claim::next::<SyncJob>("worker").load(&mut conn, 5).await;
-    let jobs = jobs.unwrap();
+    assert!(claims::load::<SyncJob>(&mut conn, 0).await.is_empty());
+    let jobs = claims::load::<SyncJob>(&mut conn, 5).await;
     let mut ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
     ids.sort_unstable();
     assert_eq!(ids, [3, 6, 9, 11, 12], "the most urgent, then the oldest");
@@ -171,8 +142,7 @@ async fn a_batch_is_claimed_at_once_as_separate_claims() {
     for job in &jobs {
         claim::complete(&mut conn, job).await.unwrap();
     }
-    let rest = claim::next::<SyncJob>("worker").load(&mut conn, 50).await;
-    assert_eq!(rest.unwrap().len(), 7);
+    assert_eq!(claims::load::<SyncJob>(&mut conn, 50).await.len(), 7);
 }
 
 #[tokio::test]
@@ -180,22 +150,16 @@ async fn a_job_is_completed_in_the_transaction_of_its_results() {
     let db = database(1).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let job = next(&mut conn).await;
-    let undone: Result<(), Error> = in_transaction(&mut conn, async |conn| {
-        claim::complete(conn, &job).await?;
-        Err(Error::Database(diesel::result::Error::RollbackTransaction))
-    })
-    .await;
-    undone.unwrap_err();
+    claims::roll_back(&mut conn, async |conn| claim::complete(conn, &job).await).await;
     assert_eq!(state_of(&mut conn, 1).await, State::Running);
     let mut held = xact::begin(&mut conn, 42).await.unwrap();
     claim::complete(held.conn(), &job).await.unwrap();
     // However late the commit is, a row that is being completed is not claimed.
-    expire_by(&mut other).await;
-    let taken = claim::next::<SyncJob>("other").first(&mut other).await;
-    assert!(taken.unwrap().is_none());
-    held.finish(Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    let expire = "UPDATE sync_jobs SET locked_until = clock_timestamp() - interval '1 second' \
+         WHERE id IN (SELECT id FROM sync_jobs FOR UPDATE SKIP LOCKED)";
+    diesel::sql_query(expire).execute(&mut other).await.unwrap();
+    assert!(claims::first::<SyncJob>(&mut other).await.is_none());
+    finish(held).await;
     assert_eq!(state_of(&mut conn, 1).await, State::Completed);
 }
 
@@ -206,12 +170,9 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
     let job = next(&mut conn).await;
     let deadline = job.deadline();
     let before = row(&mut conn, 1).await;
-    let refused = |error: Error| {
-        assert!(
-            matches!(&error, Error::InTransaction { claim, .. } if claim.starts_with("sync_jobs (worker#")),
-            "{error:?}"
-        );
-        error
+    let refused = |error: Error| match error {
+        Error::InTransaction { ref claim, .. } if claim.starts_with("sync_jobs (worker#") => error,
+        error => panic!("{error:?}"),
     };
     let undone: Result<(), Error> = in_transaction(&mut conn, async |conn| {
         refused(claim::renew(conn, &job).await.unwrap_err());
@@ -223,9 +184,7 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
     refused(undone.unwrap_err());
     let mut held = xact::begin(&mut conn, 42).await.unwrap();
     refused(claim::renew(held.conn(), &job).await.unwrap_err());
-    held.finish(Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    finish(held).await;
     assert_eq!(job.deadline(), deadline);
     assert_eq!(row(&mut conn, 1).await, before);
     claim::renew(&mut conn, &job).await.unwrap();
@@ -236,9 +195,7 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
 async fn a_test_transaction_renews_but_not_in_its_savepoints() {
     let db = database(1).await;
     let mut conn = db.connect().await;
-    diesel_async::AsyncConnection::begin_test_transaction(&mut conn)
-        .await
-        .unwrap();
+    conn.begin_test_transaction().await.unwrap();
     let job = next(&mut conn).await;
     claim::renew(&mut conn, &job).await.unwrap();
     let nested: Result<(), Error> =
@@ -246,17 +203,6 @@ async fn a_test_transaction_renews_but_not_in_its_savepoints() {
     let error = nested.unwrap_err();
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
     claim::complete(&mut conn, &job).await.unwrap();
-}
-
-/// Would expire claims if their rows were not locked.
-async fn expire_by(conn: &mut AsyncPgConnection) {
-    diesel::sql_query(
-        "UPDATE sync_jobs SET locked_until = clock_timestamp() - interval '1 second' \
-         WHERE id IN (SELECT id FROM sync_jobs FOR UPDATE SKIP LOCKED)",
-    )
-    .execute(conn)
-    .await
-    .unwrap();
 }
 
 #[tokio::test]
@@ -270,18 +216,10 @@ async fn rows_are_counted_by_their_state() {
     expire(&db).await;
     // One of the two again: they come first.
     let _running = next(&mut conn).await;
-    let counts = advisory_runtime::monitor::claims::<SyncJob, _>(&mut conn)
-        .await
-        .unwrap();
-    let mut blocking = db.establish();
-    let same = advisory_runtime::blocking::monitor::claims::<SyncJob, _>(&mut blocking).unwrap();
-    assert_eq!(same, counts);
-    let seen = [
-        counts.available,
-        counts.running,
-        counts.expired,
-        counts.completed,
-        counts.failed,
-    ];
-    assert_eq!(seen, [4, 1, 1, 1, 1]);
+    let counts = monitor::claims::<SyncJob, _>(&mut conn).await.unwrap();
+    let same = blocking::monitor::claims::<SyncJob, _>(&mut db.establish());
+    assert_eq!(same.unwrap(), counts);
+    let [done, failed] = [counts.completed, counts.failed];
+    let open = [counts.available, counts.running, counts.expired];
+    assert_eq!((open, done, failed), ([4, 1, 1], 1, 1));
 }

@@ -1,9 +1,11 @@
 //! Jobs that are scheduled, counted, retried with a pause, and fail for good.
 
-use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
+use advisory_runtime::claim::{self, Claim, Claimed, End, State};
 use advisory_tests::Database;
+use advisory_tests::bookings::execute;
+use advisory_tests::claims::{self, failure, is_failure};
+use advisory_tests::statements::{explain, names};
 use diesel::prelude::*;
-use diesel::sql_types::Text;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
@@ -43,32 +45,21 @@ struct Repeated {
     id: i64,
 }
 
-#[derive(diesel::QueryableByName)]
-struct Line {
-    #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
-    text: String,
-}
-
 /// So many jobs that are due, the first one for the longest.
 async fn jobs(count: u32) -> Database {
     let db = Database::create().await;
-    db.run(
-        "CREATE TABLE job (id int8 PRIMARY KEY, run_at timestamptz NOT NULL, attempts int2 NOT NULL DEFAULT 0, \
-             locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text)",
-    )
-    .await;
     db.run(&format!(
-        "INSERT INTO job SELECT id, now() - interval '1 hour' + id * interval '1 second' FROM generate_series(1, {count}) AS id"
+        "CREATE TABLE job (id int8 PRIMARY KEY, run_at timestamptz NOT NULL, attempts int2 NOT NULL DEFAULT 0, \
+             locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text); \
+         INSERT INTO job SELECT id, now() - interval '1 hour' + id * interval '1 second' FROM generate_series(1, {count}) AS id; {}",
+        claim::indexes::<Job>().concat()
     ))
     .await;
-    for sql in claim::indexes::<Job>() {
-        db.run(&sql).await;
-    }
     db
 }
 
 async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<Job>> {
-    claim::next("worker").first(conn).await.unwrap()
+    claims::first(conn).await
 }
 
 async fn state_of(conn: &mut AsyncPgConnection, id: i64) -> State {
@@ -79,10 +70,6 @@ async fn state_of(conn: &mut AsyncPgConnection, id: i64) -> State {
 async fn due(db: &Database) {
     db.run("UPDATE job SET run_at = now() - interval '1 minute' WHERE run_at > now()")
         .await;
-}
-
-async fn die(db: &Database) {
-    expire(db, "1 hour").await;
 }
 
 /// Makes all claims expire this long ago.
@@ -99,22 +86,12 @@ async fn clock(db: &Database) -> i64 {
         .await
 }
 
-#[derive(Debug)]
-struct Failed;
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no such file")
-    }
+/// Runs a body that fails.
+async fn fail(db: &Database, job: &Claimed<Job>, after: Option<Duration>) {
+    let body = async { Err::<(), _>(failure("no such file")) };
+    let run = claim::run(&db.bb8(2).await, job, End::Retry { after }, body).await;
+    assert!(is_failure(&run.unwrap_err()));
 }
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        panic!("{error}")
-    }
-}
-
-const RETRY: End = End::Retry { after: None };
 
 #[tokio::test]
 async fn a_scheduled_job_is_claimed_when_it_is_due() {
@@ -138,12 +115,11 @@ async fn a_scheduled_job_is_claimed_when_it_is_due() {
 #[tokio::test]
 async fn a_failed_job_goes_behind_the_others() {
     let db = jobs(3).await;
-    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let mut conn = db.connect().await;
     let mut tried = Vec::new();
     while let Some(job) = next(&mut conn).await {
         tried.push(job.id);
-        let work = async { Err::<(), _>(Failed) };
-        claim::run(&pool, &job, RETRY, work).await.unwrap_err();
+        fail(&db, &job, None).await;
         assert_eq!(state_of(&mut conn, job.id).await, State::Retrying);
     }
     assert_eq!(tried, [1, 2, 3]);
@@ -177,12 +153,11 @@ async fn pauses_double_with_jitter_up_to_the_longest() {
 #[tokio::test]
 async fn the_last_failed_attempt_fails_a_job_with_its_message() {
     let db = jobs(1).await;
-    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let mut conn = db.connect().await;
     for attempt in 1..=3 {
         let job = next(&mut conn).await.unwrap();
         assert_eq!(job.attempts, attempt);
-        let work = async { Err::<(), _>(Failed) };
-        claim::run(&pool, &job, RETRY, work).await.unwrap_err();
+        fail(&db, &job, None).await;
         due(&db).await;
     }
     assert_eq!(state_of(&mut conn, 1).await, State::Failed);
@@ -199,19 +174,16 @@ async fn a_job_that_kills_its_worker_fails_and_lets_the_next_pass() {
     for attempt in 1..=3 {
         let job = next(&mut conn).await.unwrap();
         assert_eq!((job.id, job.attempts), (1, attempt));
-        die(&db).await;
+        expire(&db, "1 hour").await;
     }
     // The same call fails the first one and claims the second.
     assert_eq!(next(&mut conn).await.unwrap().id, 2);
     assert_eq!(state_of(&mut conn, 1).await, State::Failed);
-    let message = job::table
-        .find(1)
-        .select(job::error_message.assume_not_null());
-    let message: String = message.get_result(&mut conn).await.unwrap();
-    assert!(message.contains("its claim expired"), "{message}");
+    let told = "SELECT count(*) FROM job WHERE id = 1 AND error_message LIKE '%its claim expired%'";
+    assert_eq!(db.count(told).await, 1);
     let mut blocking = db.establish();
     db.run("UPDATE job SET attempts = 3").await;
-    die(&db).await;
+    expire(&db, "1 hour").await;
     let none = advisory_runtime::blocking::claim::next::<Job>("worker")
         .key(2)
         .first(&mut blocking);
@@ -222,15 +194,13 @@ async fn a_job_that_kills_its_worker_fails_and_lets_the_next_pass() {
 #[tokio::test]
 async fn a_pause_can_be_given_and_a_release_counts_nothing() {
     let db = jobs(1).await;
-    let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
+    let mut conn = db.connect().await;
     let job = next(&mut conn).await.unwrap();
     claim::release(&mut conn, &job).await.unwrap();
     let job = next(&mut conn).await.unwrap();
     assert_eq!(job.attempts, 1);
     let after = Some(Duration::from_secs(7200));
-    let work = async { Err::<(), _>(Failed) };
-    let on_err = End::Retry { after };
-    claim::run(&pool, &job, on_err, work).await.unwrap_err();
+    fail(&db, &job, after).await;
     let later = "SELECT count(*) FROM job WHERE run_at BETWEEN now() + interval '119 minutes' AND now() + interval '121 minutes' \
          AND error_message = 'no such file' AND failed_at IS NULL";
     assert_eq!(db.count(later).await, 1);
@@ -246,17 +216,11 @@ async fn a_count_stops_at_its_columns_largest_value() {
     let db = jobs(1).await;
     let mut conn = db.connect().await;
     db.run("UPDATE job SET attempts = 32767").await;
-    let job = claim::next::<Forever>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap();
+    let job = claims::first::<Forever>(&mut conn).await;
     assert_eq!(job.unwrap().id, 1);
     assert_eq!(db.count("SELECT attempts::int8 FROM job").await, 32767);
-    die(&db).await;
-    let job = claim::next::<Forever>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap();
+    expire(&db, "1 hour").await;
+    let job = claims::first::<Forever>(&mut conn).await;
     let before = clock(&db).await;
     claim::retry(&mut conn, &job.unwrap(), "no", None)
         .await
@@ -278,21 +242,13 @@ async fn scheduled_rows_are_not_read() {
     .await;
     db.run("VACUUM ANALYZE job").await;
     let mut conn = db.connect().await;
-    let all = claim::next::<Job>("worker").load(&mut conn, 100).await;
-    assert_eq!(all.unwrap().len(), 10);
-    diesel::sql_query("SET plan_cache_mode = force_generic_plan")
-        .execute(&mut conn)
-        .await
-        .unwrap();
-    let name = "(SELECT name FROM pg_prepared_statements WHERE statement LIKE '/*advisory_claim*/%SKIP LOCKED%')";
-    let name: String = diesel::select(diesel::dsl::sql::<Text>(name))
-        .get_result(&mut conn)
-        .await
-        .unwrap();
-    let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE {name}(100, 'worker#')");
-    let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
-    let plan: Vec<&str> = plan.iter().map(|line| &*line.text).collect();
-    let plan = plan.join("\n");
+    let all = claims::load::<Job>(&mut conn, 100).await;
+    assert_eq!(all.len(), 10);
+    let generic = "SET plan_cache_mode = force_generic_plan";
+    execute(&mut conn, generic).await.unwrap();
+    let names = names(&mut conn, "SKIP LOCKED").await;
+    let execute = format!("EXECUTE {}(100, 'worker#')", names[0]);
+    let plan = explain(&mut conn, "EXPLAIN ANALYZE", &execute).await;
     assert!(plan.contains("Index Cond: (run_at <= "), "{plan}");
     assert!(!plan.contains("Seq Scan on job"), "{plan}");
 }
@@ -318,10 +274,8 @@ async fn an_expired_claim_waits_for_its_backoff() {
     // The backoff is between a half of a minute and the whole.
     expire(&db, "20 seconds").await;
     assert!(next(&mut conn).await.is_none());
-    let by_hand = claim::next::<Job>("worker").key(1).first(&mut conn).await;
-    claim::release(&mut conn, &by_hand.unwrap().unwrap())
-        .await
-        .unwrap();
+    let by_hand = claims::by_key::<Job>(&mut conn, 1).await;
+    claim::release(&mut conn, &by_hand.unwrap()).await.unwrap();
     drop(next(&mut conn).await.unwrap());
     expire(&db, "91 seconds").await;
     assert_eq!(next(&mut conn).await.unwrap().attempts, 3);
@@ -332,9 +286,9 @@ async fn an_expired_claim_waits_for_its_backoff() {
 async fn at_most_one_expired_row_is_claimed_among_others() {
     let db = jobs(6).await;
     let mut conn = db.connect().await;
-    let first = claim::next::<Job>("worker").load(&mut conn, 4).await;
-    assert_eq!(first.unwrap().len(), 4);
-    die(&db).await;
+    let first = claims::load::<Job>(&mut conn, 4).await;
+    assert_eq!(first.len(), 4);
+    expire(&db, "1 hour").await;
     let mut claimed = Vec::new();
     for expected in [3, 1, 1, 1, 0] {
         let jobs = claim::next::<Job>("worker").load(&mut conn, 6).await;

@@ -2,9 +2,10 @@
 //! deleted when they are done.
 
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
-use advisory_tests::Database;
+use advisory_tests::statements::run;
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
-use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use uuid::Uuid;
 
 diesel::table! {
@@ -41,7 +42,7 @@ async fn exports() -> Database {
 }
 
 async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<Export>> {
-    claim::next("worker").first(conn).await.unwrap()
+    claims::first(conn).await
 }
 
 #[tokio::test]
@@ -57,13 +58,10 @@ async fn a_uuid_says_which_claim_holds_a_row() {
     let zombie = next(&mut conn).await.unwrap();
     db.run("UPDATE export SET claim_token = gen_random_uuid()")
         .await;
-    let lost = claim::complete(&mut conn, &zombie).await.unwrap_err();
-    assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
-    let found = claim::next::<Export>("worker")
-        .key(zombie.id)
-        .first(&mut conn)
-        .await;
-    assert!(found.unwrap().is_none(), "held");
+    let lost = claim::complete(&mut conn, &zombie).await;
+    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+    let found = claims::by_key::<Export>(&mut conn, zombie.id).await;
+    assert!(found.is_none(), "held");
 }
 
 /// Under any setting of the session's time zone, which differs between two workers.
@@ -72,9 +70,7 @@ async fn times_without_a_zone_are_in_utc() {
     let db = exports().await;
     let (mut east, mut west) = (db.connect().await, db.connect().await);
     for (conn, zone) in [(&mut east, "Asia/Tokyo"), (&mut west, "America/New_York")] {
-        conn.batch_execute(&format!("SET TimeZone = '{zone}'"))
-            .await
-            .unwrap();
+        run(conn, &format!("SET TimeZone = '{zone}'")).await;
     }
     let first = next(&mut east).await.unwrap();
     let second = next(&mut west).await.unwrap();
@@ -86,12 +82,8 @@ async fn times_without_a_zone_are_in_utc() {
     assert_eq!(db.count(lasts).await, 2);
     assert!(first.deadline() > std::time::Instant::now() + first.ttl() / 2);
     claim::renew(&mut west, &first).await.unwrap();
-    let seen = export::seen_at.eq(claim::now());
-    claim::end(&first)
-        .set(seen)
-        .complete(&mut west)
-        .await
-        .unwrap();
+    let seen = claim::end(&first).set(export::seen_at.eq(claim::now()));
+    seen.complete(&mut west).await.unwrap();
     let done = "SELECT count(*) FROM export WHERE done_at - (now() AT TIME ZONE 'UTC') < interval '1 minute' \
          AND seen_at - (now() AT TIME ZONE 'UTC') BETWEEN interval '-1 minute' AND interval '1 minute'";
     assert_eq!(db.count(done).await, 1);
@@ -99,13 +91,9 @@ async fn times_without_a_zone_are_in_utc() {
     assert_eq!((counts.completed, counts.running), (1, 1));
     db.run("UPDATE export SET lease_until = (now() - interval '1 minute') AT TIME ZONE 'UTC'")
         .await;
-    let states: Vec<State> = export::table
-        .select(claim::state::<Export>())
-        .filter(export::done_at.is_null())
-        .load(&mut east)
-        .await
-        .unwrap();
-    assert_eq!(states, [State::Expired]);
+    let left = export::table.filter(export::done_at.is_null());
+    let states = left.select(claim::state::<Export>()).load(&mut east).await;
+    assert_eq!(states, Ok(vec![State::Expired]));
 }
 
 diesel::table! {
@@ -139,25 +127,14 @@ const LEFT: &str = "SELECT count(*) FROM outbox";
 async fn a_done_row_is_deleted_while_it_is_claimed() {
     let db = outbox().await;
     let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
-    let row = claim::next::<Outbox>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap();
+    let row = claims::first::<Outbox>(&mut conn).await;
     claim::complete(&mut conn, &row.unwrap()).await.unwrap();
     assert_eq!(db.count(LEFT).await, 2);
-    let row = claim::next::<Outbox>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap();
-    let row = row.unwrap();
+    let row = claims::first::<Outbox>(&mut conn).await.unwrap();
     let result: Result<(), Error> = claim::run(&pool, &row, End::Fail, async { Ok(()) }).await;
     result.unwrap();
     assert_eq!(db.count(LEFT).await, 1);
-    let row = claim::next::<Outbox>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap();
-    let row = row.unwrap();
+    let row = claims::first::<Outbox>(&mut conn).await.unwrap();
     db.run("UPDATE outbox SET locked_by = 'another#'").await;
     for lost in [
         claim::complete(&mut conn, &row).await,
@@ -173,19 +150,9 @@ async fn a_deletion_that_is_rolled_back_is_made_up_for() {
     let db = outbox().await;
     let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
     let mut own = db.connect().await;
-    let row = claim::next::<Outbox>("worker")
-        .key(2)
-        .first(&mut conn)
-        .await;
-    let row = row.unwrap().unwrap();
+    let row = claims::by_key::<Outbox>(&mut conn, 2).await.unwrap();
     let result: Result<(), Error> = claim::run(&pool, &row, End::Fail, async {
-        let undone: Result<(), Error> =
-            advisory_tests::bookings::in_transaction(&mut own, async |conn| {
-                claim::delete(conn, &row).await?;
-                Err(Error::Database(diesel::result::Error::RollbackTransaction))
-            })
-            .await;
-        undone.unwrap_err();
+        claims::roll_back(&mut own, async |conn| claim::delete(conn, &row).await).await;
         Ok(())
     })
     .await;

@@ -1,11 +1,13 @@
 //! The end of work under a claim when something fails: the work's errors are kept, work that may be
 //! done is not reported as lost, and a released claim is not used further.
 
-use crate::sync_job::{database, state_of};
+use crate::sync_job::{Brief, assert_lost, brief, database, lock_rows, state_of, until};
 use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::bookings::execute;
+use advisory_tests::claims::{self, failure, is_failure};
 use advisory_tests::settings::idle_bound;
+use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -15,32 +17,12 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Lasts longer than a busy machine is suspended.
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
-#[claim(ttl = "4s", renew = "100ms")]
-struct Brief {
-    id: i64,
-}
-
 /// For work that blocks its thread until the claim is over, however soon that is.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::sync_job::sync_jobs)]
 #[claim(ttl = "1s")]
 struct Briefest {
     id: i64,
-}
-
-async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
-    let job: Claimed<Brief> = claim::next("worker").first(conn).await.unwrap().unwrap();
-    assert_eq!(job.id, 1);
-    job
-}
-
-async fn until(db: &Database, what: &str, condition: &str) {
-    let sql =
-        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
-    db.until_empty(Duration::from_secs(30), what, &sql).await;
 }
 
 /// Waits until the claim lasts a second longer than it does now.
@@ -55,37 +37,15 @@ async fn renewed(db: &Database, what: &str) {
     .await;
 }
 
-#[derive(Debug)]
-enum WorkError {
-    Own,
-    Claim(Error),
-}
-
-impl From<Error> for WorkError {
-    fn from(error: Error) -> Self {
-        Self::Claim(error)
-    }
-}
-
-impl std::fmt::Display for WorkError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Own => f.write_str("the work's own error"),
-            Self::Claim(error) => error.fmt(f),
-        }
-    }
-}
-
 #[tokio::test]
 async fn the_works_error_is_returned_even_if_the_pool_is_empty() {
     let db = database(1).await;
     let (pool, mut conn) = (db.deadpool(1), db.connect().await);
     let lent = Pool::connection(&pool).await.unwrap();
     let job = brief(&mut conn).await;
-    let result: Result<(), WorkError> =
-        claim::run(&pool, &job, End::Fail, async { Err(WorkError::Own) }).await;
-    let error = result.unwrap_err();
-    assert!(matches!(error, WorkError::Own), "{error:?}");
+    let body = async { Err::<(), _>(failure("own")) };
+    let error = claim::run(&pool, &job, End::Fail, body).await.unwrap_err();
+    assert!(is_failure(&error), "{error:?}");
     drop(lent);
 }
 
@@ -99,9 +59,9 @@ async fn a_job_fails_also_where_the_first_connection_for_it_is_lost() {
     for (on_err, state) in [(End::Release, State::Available), (End::Fail, State::Failed)] {
         let job = crate::sync_job::next(&mut conn).await;
         proxy.cut_before("advisory_claim");
-        let result: Result<(), WorkError> =
-            claim::run(&pool, &job, on_err, async { Err(WorkError::Own) }).await;
-        assert!(matches!(result, Err(WorkError::Own)), "{result:?}");
+        let body = async { Err::<(), _>(failure("own")) };
+        let error = claim::run(&pool, &job, on_err, body).await.unwrap_err();
+        assert!(is_failure(&error), "{error:?}");
         assert_eq!(state_of(&mut conn, 1).await, state);
     }
 }
@@ -113,9 +73,7 @@ async fn a_completion_without_an_answer_is_not_called_lost() {
     let job = brief(&mut conn).await;
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         // The worker that has locked the row keeps it for longer than the claim lasts.
-        other
-            .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
-            .await?;
+        lock_rows(&mut other).await;
         Ok(())
     })
     .await;
@@ -129,14 +87,9 @@ async fn renewals_that_get_no_answer_leave_no_session_waiting() {
     let db = database(1).await;
     let (pool, mut conn, mut other) = (db.bb8(9).await, db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
-    other
-        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
-        .await
-        .unwrap();
-    let result: Result<(), Error> =
-        claim::run(&pool, &job, End::Fail, async { pending().await }).await;
-    let error = result.unwrap_err();
-    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    lock_rows(&mut other).await;
+    let body = pending::<Result<(), Error>>();
+    assert_lost(claim::run(&pool, &job, End::Fail, body).await);
     let waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
          AND datname = current_database()";
     db.until_empty(
@@ -155,13 +108,7 @@ async fn a_claim_whose_completion_was_rolled_back_is_renewed_on() {
     let job = brief(&mut conn).await;
     let kept = claim::renew_while(&pool, &job, async {
         let mut conn = Pool::connection(&pool).await?;
-        let undone: Result<(), Error> = conn
-            .transaction(async |conn| {
-                claim::complete(conn, &job).await?;
-                Err(Error::Database(diesel::result::Error::RollbackTransaction))
-            })
-            .await;
-        undone.unwrap_err();
+        claims::roll_back(&mut conn, async |conn| claim::complete(conn, &job).await).await;
         renewed(&db, "a second's renewals behind the rollback").await;
         claim::complete(&mut conn, &job).await
     })
@@ -176,7 +123,7 @@ async fn an_end_in_a_transaction_bounds_its_idle_time() {
     let mut conn = db.connect().await;
     for (own, bound) in [("0", 300_000), ("4min", 240_000), ("20min", 300_000)] {
         let set = format!("SET idle_in_transaction_session_timeout = '{own}'");
-        conn.batch_execute(&set).await.unwrap();
+        run(&mut conn, &set).await;
         let before = idle_bound(&mut conn).await;
         let job = crate::sync_job::next(&mut conn).await;
         let inside = conn.transaction(async |conn| {
@@ -202,16 +149,9 @@ async fn rolled_back_work_is_dropped_when_its_claim_is_taken_over() {
     let job = brief(&mut conn).await;
     let (told, rolled_back) = oneshot::channel();
     let work = claim::renew_while(&pool, &job, async {
-        {
-            let mut conn = Pool::connection(&pool).await.unwrap();
-            let undone: Result<(), Error> = conn
-                .transaction(async |conn| {
-                    claim::complete(conn, &job).await?;
-                    Err(Error::Database(diesel::result::Error::RollbackTransaction))
-                })
-                .await;
-            undone.unwrap_err();
-        }
+        let mut conn = Pool::connection(&pool).await.unwrap();
+        claims::roll_back(&mut conn, async |conn| claim::complete(conn, &job).await).await;
+        drop(conn);
         told.send(()).unwrap();
         pending::<()>().await;
     });
@@ -224,7 +164,7 @@ async fn rolled_back_work_is_dropped_when_its_claim_is_taken_over() {
         tokio::join!(work, taken_over)
     });
     let (kept, ()) = ended.await.expect("the work continues forever");
-    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
+    assert_lost(kept);
 }
 
 #[tokio::test]
@@ -266,7 +206,7 @@ async fn a_row_that_is_not_seen_beside_the_pool_is_not_lost() {
     }
     let pool = db.deadpool(1);
     let mut conn = pool.get().await.unwrap();
-    conn.batch_execute("SET search_path = own").await.unwrap();
+    run(&mut conn, "SET search_path = own").await;
     let job = brief(&mut conn).await;
     let kept = claim::renew_while(&pool, &job, async {
         let missing = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM asked)";
@@ -297,10 +237,7 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
     let job = job.unwrap().unwrap();
     assert_eq!(job.id, 1);
     let mut own = db.connect().await;
-    other
-        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
-        .await
-        .unwrap();
+    lock_rows(&mut other).await;
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         // The work stops waiting for the answer of a statement that succeeds once the row's lock is
         // released.
@@ -363,23 +300,17 @@ async fn a_job_whose_end_is_dropped_ends_in_the_background() {
         let db = refusing("55P03", true).await;
         let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
         let job = crate::sync_job::next(&mut conn).await;
-        let run = claim::run(&pool, &job, End::Fail, async {
-            is_done
-                .then_some(())
-                .ok_or(Error::Database(DieselError::NotFound))
-        });
+        let body = async { is_done.then_some(()).ok_or(failure("no")) };
+        let run = claim::run(&pool, &job, End::Fail, body);
         let refused = "SELECT 'not yet' FROM tries WHERE NOT is_called";
         tokio::select! {
             ran = run => panic!("{ran:?}"),
             () = db.until_empty(Duration::from_secs(30), "a refusal", refused) => {}
         }
         until(&db, "the end", "locked_by IS NULL").await;
-        let ended = if is_done {
-            State::Completed
-        } else {
-            State::Failed
-        };
-        assert_eq!(state_of(&mut conn, 1).await, ended);
+        let ended = state_of(&mut conn, 1).await;
+        assert_eq!(ended == State::Completed, is_done, "{ended}");
+        assert_eq!(ended == State::Failed, !is_done, "{ended}");
     }
 }
 
@@ -424,45 +355,29 @@ async fn a_conflict_in_a_transaction_is_reported_as_it_is() {
             panic!("{job:?}")
         })
         .await;
-    let error = refused.unwrap_err();
-    assert!(
-        matches!(
-            &error,
-            Error::Database(DieselError::DatabaseError(
-                DatabaseErrorKind::SerializationFailure,
-                _
-            ))
-        ),
-        "{error:?}"
-    );
+    let Err(Error::Database(DieselError::DatabaseError(kind, _))) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(matches!(kind, DatabaseErrorKind::SerializationFailure));
 }
 
 /// A renewal that waits for its row is refused if the claim expires meanwhile.
 #[tokio::test]
 async fn a_claim_that_expires_while_its_row_is_locked_is_lost() {
-    let generous = Duration::from_secs(60);
     let db = database(1).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let job: Claimed<Briefest> = claim::next("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-        .unwrap();
-    other
-        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
-        .await
-        .unwrap();
+    let pid = pid_of(&mut conn).await;
+    let job: Claimed<Briefest> = claims::first(&mut conn).await.unwrap();
+    lock_rows(&mut other).await;
     let expired = async {
-        let waits = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
-                     WHERE datname = current_database() AND wait_event_type = 'Lock')";
-        db.until_empty(generous, "a renewal that waits", waits)
-            .await;
+        db.until_blocked(pid).await;
         let left = "SELECT 'left' FROM sync_jobs WHERE locked_until > clock_timestamp()";
-        db.until_empty(generous, "the expiry", left).await;
-        other.batch_execute("COMMIT").await.unwrap();
+        db.until_empty(Duration::from_secs(60), "the expiry", left)
+            .await;
+        run(&mut other, "COMMIT").await;
     };
     let (renewed, ()) = tokio::join!(claim::renew(&mut conn, &job), expired);
-    assert!(matches!(renewed, Err(Error::Lost { .. })), "{renewed:?}");
+    assert_lost(renewed);
 }
 
 /// A cancel request can reach a commit, whose answer then is 57014. Here the end waits in a
@@ -484,11 +399,7 @@ async fn a_refused_end_is_unknown_if_the_row_has_ended_all_the_same() {
         .unwrap();
     let pid = pid_of(&mut conn).await;
     for is_committed in [false, true] {
-        let job: Claimed<Brief> = claim::next("worker")
-            .first(&mut conn)
-            .await
-            .unwrap()
-            .unwrap();
+        let job: Claimed<Brief> = claims::first(&mut conn).await.unwrap();
         execute(&mut conn, "SET application_name = 'ends'")
             .await
             .unwrap();

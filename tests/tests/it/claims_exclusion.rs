@@ -1,11 +1,12 @@
 //! Two workers never have the same job: at the same time, after waits, and under any setting of a
 //! role or `search_path`.
 
-use crate::sync_job::{SyncJob, assert_lost, database, expire, next, row, state_of};
-use advisory_runtime::claim::{self, Claim, Error, State};
-use advisory_tests::{Database, pid_of};
+use crate::sync_job::{SyncJob, assert_lost, database, expire, lock_rows, next, row, state_of};
+use advisory_runtime::claim::{self, Claim, End, Error, State};
+use advisory_tests::settings::setting;
+use advisory_tests::{Database, claims, pid_of};
 use diesel::prelude::*;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
 
 /// The same table, with short claims, which still last longer than a busy machine is suspended.
@@ -17,7 +18,7 @@ struct Brief {
 }
 
 async fn execute(conn: &mut AsyncPgConnection, sql: &str) {
-    diesel::sql_query(sql).execute(conn).await.unwrap();
+    conn.batch_execute(sql).await.unwrap();
 }
 
 /// Claims and completes jobs until there are none, and records each.
@@ -25,18 +26,13 @@ async fn work(mut conn: AsyncPgConnection, settings: &'static str, batch: u32) -
     execute(&mut conn, settings).await;
     let mut done = Vec::new();
     loop {
-        let jobs = match batch {
-            1 => claim::next::<SyncJob>("worker")
-                .first(&mut conn)
+        let jobs: Vec<_> = match batch {
+            1 => claims::first::<SyncJob>(&mut conn)
                 .await
-                .map(|job| job.into_iter().collect()),
-            _ => {
-                claim::next::<SyncJob>("worker")
-                    .load(&mut conn, batch)
-                    .await
-            }
+                .into_iter()
+                .collect(),
+            _ => claims::load(&mut conn, batch).await,
         };
-        let jobs: Vec<_> = jobs.unwrap();
         if jobs.is_empty() {
             return done;
         }
@@ -52,11 +48,8 @@ async fn each_job_is_done_once(settings: &'static str) {
     let mut workers = Vec::new();
     for worker in 0..16 {
         let conn = db.connect().await;
-        workers.push(tokio::spawn(work(
-            conn,
-            settings,
-            if worker % 2 == 0 { 1 } else { 3 },
-        )));
+        let batch = if worker % 2 == 0 { 1 } else { 3 };
+        workers.push(tokio::spawn(work(conn, settings, batch)));
     }
     let mut done = Vec::new();
     for worker in workers {
@@ -84,15 +77,13 @@ async fn a_row_that_somebody_has_locked_is_passed_over() {
     // And it is not waited for. This does not hold for concurrent writers: one that extends the
     // table makes the others wait, too.
     execute(&mut conn, "SET lock_timeout = '1ms'").await;
-    execute(&mut other, "BEGIN").await;
     execute(
         &mut other,
-        "SELECT 1 FROM sync_jobs WHERE id = 2 FOR UPDATE",
+        "BEGIN; SELECT FROM sync_jobs WHERE id = 2 FOR UPDATE",
     )
     .await;
     assert_eq!(next(&mut conn).await.id, 1);
-    let none = claim::next::<SyncJob>("worker").first(&mut conn).await;
-    assert!(none.unwrap().is_none());
+    assert!(claims::first::<SyncJob>(&mut conn).await.is_none());
     execute(&mut other, "ROLLBACK").await;
     assert_eq!(next(&mut conn).await.id, 2);
 }
@@ -103,8 +94,7 @@ async fn a_row_with_open_references_is_claimed() {
     db.run("CREATE TABLE step (job int8 REFERENCES sync_jobs)")
         .await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    execute(&mut other, "BEGIN").await;
-    execute(&mut other, "INSERT INTO step VALUES (1)").await;
+    execute(&mut other, "BEGIN; INSERT INTO step VALUES (1)").await;
     let job = next(&mut conn).await;
     claim::complete(&mut conn, &job).await.unwrap();
     execute(&mut other, "COMMIT").await;
@@ -119,62 +109,55 @@ async fn behind_a_lock<R: Send + 'static>(
 ) -> R {
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let pid = pid_of(&mut conn).await;
-    execute(&mut other, "BEGIN").await;
-    execute(&mut other, locks).await;
+    execute(&mut other, &format!("BEGIN; {locks}")).await;
     let (done, ()) = tokio::join!(statement(conn), async {
-        let waits = format!(
-            "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
-        );
-        db.until_empty(Duration::from_secs(30), "a statement that waits", &waits)
-            .await;
+        db.until_blocked(pid).await;
         execute(&mut other, meanwhile).await;
         execute(&mut other, "COMMIT").await;
     });
     done
 }
 
-const LOCK_ONE: &str = "SELECT 1 FROM sync_jobs WHERE id =";
-const LOCK: &str = "SELECT 1 FROM sync_jobs FOR UPDATE";
-/// These tests are about time.
-const LONGER_THAN_THE_CLAIM: &str = "SELECT pg_sleep(3.1)";
-
 #[tokio::test]
 async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
     let db = database(1).await;
+    let pool = db.bb8(1).await;
+    let lock = "SELECT FROM sync_jobs FOR UPDATE";
     let meanwhile = "CREATE TABLE released AS SELECT clock_timestamp() AS at FROM pg_sleep(3.1)";
     let called = Instant::now();
-    let job = behind_a_lock(&db, LOCK, meanwhile, async |mut conn| {
-        claim::next::<Brief>("worker")
-            .key(1)
-            .first(&mut conn)
-            .await
-            .unwrap()
-            .unwrap()
+    let job = behind_a_lock(&db, lock, meanwhile, async |mut conn| {
+        claims::by_key::<Brief>(&mut conn, 1).await.unwrap()
     })
     .await;
-    assert_eq!(job.id, 1);
     let lasts =
         "SELECT count(*) FROM sync_jobs, released WHERE locked_until >= at + interval '3 s'";
     assert_eq!(db.count(lasts).await, 1);
     // By our own clock too, which started before the wait of 3.1 seconds: a ttl of 3 seconds from
     // then would be over earlier.
     assert!(job.deadline() > called + Duration::from_secs(3));
+    let left = "SELECT (extract(epoch FROM locked_until - clock_timestamp()) * 1000000)::int8 FROM sync_jobs";
+    let left = Duration::from_micros(db.count(left).await.try_into().unwrap());
+    let margin = Duration::from_millis(300);
+    let local = job.deadline().saturating_duration_since(Instant::now()) + margin;
+    assert!(local <= left, "{local:?} here, {left:?} at the server");
+    let ran = claim::run(&pool, &job, End::Fail, async { Ok::<_, Error>(job.id) }).await;
+    assert_eq!(ran.unwrap(), 1);
+    assert_eq!(
+        db.count("SELECT count(completed_at) FROM sync_jobs").await,
+        1
+    );
 }
 
 #[tokio::test]
 async fn who_waits_while_another_claims_the_row_does_not_get_it() {
     let db = database(1).await;
     for level in ["read committed", "serializable"] {
-        let job = behind_a_lock(
-            &db,
-            "UPDATE sync_jobs SET locked_until = clock_timestamp() + interval '5 minutes', locked_by = 'another'",
-            "SELECT 1",
-            async |mut conn| {
-                let set = format!("SET default_transaction_isolation = '{level}'");
-                execute(&mut conn, &set).await;
-                claim::next::<SyncJob>("worker").key(1).first(&mut conn).await.unwrap()
-            },
-        )
+        let claim = "UPDATE sync_jobs SET locked_until = clock_timestamp() + interval '5 minutes', locked_by = 'another'";
+        let job = behind_a_lock(&db, claim, "SELECT 1", async |mut conn| {
+            let set = format!("SET default_transaction_isolation = '{level}'");
+            execute(&mut conn, &set).await;
+            claims::by_key::<SyncJob>(&mut conn, 1).await
+        })
         .await;
         assert!(job.is_none(), "{level}");
         db.run("UPDATE sync_jobs SET locked_until = NULL, locked_by = NULL")
@@ -187,26 +170,15 @@ async fn a_claim_that_expires_in_a_wait_cannot_be_renewed_or_ended() {
     let db = database(4).await;
     let expires = async |id: i64, way: &str| {
         let mut conn = db.connect().await;
-        let job = claim::next::<Brief>("worker")
-            .key(id)
-            .first(&mut conn)
-            .await
-            .unwrap()
-            .unwrap();
-        let lock = format!("{LOCK_ONE} {id} FOR UPDATE");
-        let ended = behind_a_lock(
-            &db,
-            &lock,
-            LONGER_THAN_THE_CLAIM,
-            async |mut conn| match way {
-                "renew" => claim::renew(&mut conn, &job).await,
-                "complete" => claim::complete(&mut conn, &job).await,
-                "fail" => claim::fail(&mut conn, &job, "why").await,
-                _ => claim::release(&mut conn, &job).await,
-            },
-        )
-        .await;
-        assert_lost(ended);
+        let job = claims::by_key::<Brief>(&mut conn, id).await.unwrap();
+        let lock = format!("SELECT FROM sync_jobs WHERE id = {id} FOR UPDATE");
+        let end = async |mut conn: AsyncPgConnection| match way {
+            "renew" => claim::renew(&mut conn, &job).await,
+            "complete" => claim::complete(&mut conn, &job).await,
+            "fail" => claim::fail(&mut conn, &job, "why").await,
+            _ => claim::release(&mut conn, &job).await,
+        };
+        assert_lost(behind_a_lock(&db, &lock, "SELECT pg_sleep(3.1)", end).await);
         assert_eq!(state_of(&mut conn, id).await, State::Expired, "{way}");
     };
     tokio::join!(
@@ -238,13 +210,9 @@ async fn lock_timeout_bounds_the_wait_for_a_row() {
     let mut conn = db.connect().await;
     execute(&mut conn, "SET lock_timeout = '20ms'").await;
     let mut other = db.connect().await;
-    execute(&mut other, "BEGIN").await;
-    execute(&mut other, LOCK).await;
-    let error = claim::next::<SyncJob>("worker")
-        .key(1)
-        .first(&mut conn)
-        .await
-        .unwrap_err();
+    lock_rows(&mut other).await;
+    let next = claim::next::<SyncJob>("worker").key(1);
+    let error = next.first(&mut conn).await.unwrap_err();
     assert!(matches!(error, Error::Database(_)), "{error:?}");
     assert!(error.database().is_some());
 }
@@ -253,14 +221,7 @@ async fn lock_timeout_bounds_the_wait_for_a_row() {
 async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
     let db = database(1).await;
     let mut conn = db.connect().await;
-    let mode = async |conn: &mut AsyncPgConnection| -> String {
-        diesel::select(diesel::dsl::sql::<diesel::sql_types::Text>(
-            "current_setting('synchronous_commit')",
-        ))
-        .get_result(conn)
-        .await
-        .unwrap()
-    };
+    const MODE: &str = "synchronous_commit";
     for (session, inside) in [
         ("off", "on"),
         ("local", "on"),
@@ -271,11 +232,7 @@ async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
         for step in 0..4 {
             let job = match step {
                 0 => None,
-                _ => claim::next::<SyncJob>("worker")
-                    .key(1)
-                    .first(&mut conn)
-                    .await
-                    .unwrap(),
+                _ => claims::by_key::<SyncJob>(&mut conn, 1).await,
             };
             execute(&mut conn, "BEGIN").await;
             match (step, &job) {
@@ -284,9 +241,9 @@ async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
                 (3, Some(job)) => claim::fail(&mut conn, job, "why").await.unwrap(),
                 _ => drop(next(&mut conn).await),
             }
-            assert_eq!(mode(&mut conn).await, inside, "{session}, {step}");
+            assert_eq!(setting(&mut conn, MODE).await, inside, "{session}, {step}");
             execute(&mut conn, "ROLLBACK").await;
-            assert_eq!(mode(&mut conn).await, session, "{step}");
+            assert_eq!(setting(&mut conn, MODE).await, session, "{step}");
             expire(&db).await;
         }
     }
@@ -321,40 +278,19 @@ async fn hostile_twins_first_on_the_search_path_change_nothing() {
     let db = database(3).await;
     db.run(HOSTILE).await;
     let mut conn = db.connect().await;
-    execute(
-        &mut conn,
-        "SELECT pg_catalog.set_config('search_path', 'public, pg_catalog', false)",
-    )
-    .await;
+    execute(&mut conn, "SET search_path = public, pg_catalog").await;
     let first = next(&mut conn).await;
-    assert_eq!(
-        (first.id, first.locked_by().len()),
-        (3, "worker#".len() + 36)
-    );
+    assert_eq!(first.id, 3);
+    assert_eq!(first.locked_by().len(), "worker#".len() + 36);
     claim::renew(&mut conn, &first).await.unwrap();
     claim::complete(&mut conn, &first).await.unwrap();
-    let batch = claim::next::<SyncJob>("worker")
-        .load(&mut conn, 2)
-        .await
-        .unwrap();
+    let batch = claims::load::<SyncJob>(&mut conn, 2).await;
     assert_eq!(batch.len(), 2);
     claim::fail(&mut conn, &batch[0], "why").await.unwrap();
     claim::release(&mut conn, &batch[1]).await.unwrap();
     let id = batch[1].id;
-    let again = claim::next::<SyncJob>("worker")
-        .key(id)
-        .first(&mut conn)
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(
-        claim::next::<SyncJob>("worker")
-            .key(id)
-            .first(&mut conn)
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let again = claims::by_key::<SyncJob>(&mut conn, id).await.unwrap();
+    assert!(claims::by_key::<SyncJob>(&mut conn, id).await.is_none());
     let mut plain = db.connect().await;
     assert_eq!(state_of(&mut plain, id).await, State::Running);
     let shown: String = row(&mut plain, id).await;

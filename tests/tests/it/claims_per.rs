@@ -3,11 +3,11 @@
 use crate::tenant_jobs::{One, Two, by_key, job, jobs, next};
 use advisory_runtime::claim::{self, Claim, Claimed, Error};
 use advisory_runtime::{blocking, xact};
-use advisory_tests::bookings::execute;
-use advisory_tests::{Database, Proxy};
+use advisory_tests::bookings::{execute, finish};
+use advisory_tests::statements::{explain, names, run};
+use advisory_tests::{Database, Proxy, claims};
 use diesel::prelude::*;
-use diesel::sql_types::Text;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::{Duration, Instant};
 
 async fn ids<T: Claim>(
@@ -15,7 +15,7 @@ async fn ids<T: Claim>(
     limit: u32,
     id: impl Fn(&T) -> i64,
 ) -> Vec<i64> {
-    let jobs = claim::next::<T>("worker").load(conn, limit).await.unwrap();
+    let jobs = claims::load::<T>(conn, limit).await;
     let mut ids: Vec<_> = jobs.iter().map(|job| id(job)).collect();
     ids.sort_unstable();
     ids
@@ -86,13 +86,14 @@ async fn rows_that_somebody_has_locked_are_passed_over() {
     let tenants: Vec<_> = names.iter().map(|name| (&**name, 1)).collect();
     let db = jobs(&tenants).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    other
-        .batch_execute("BEGIN; SELECT FROM job WHERE id <= 89 FOR UPDATE")
-        .await
-        .unwrap();
+    run(
+        &mut other,
+        "BEGIN; SELECT FROM job WHERE id <= 89 FOR UPDATE",
+    )
+    .await;
     assert_eq!(next(&mut conn).await.unwrap().id, 90);
     assert!(next(&mut conn).await.is_none());
-    other.batch_execute("ROLLBACK").await.unwrap();
+    run(&mut other, "ROLLBACK").await;
     assert_eq!(next(&mut conn).await.unwrap().id, 1);
 }
 
@@ -101,29 +102,25 @@ async fn conditions_and_changes_apply_to_limited_rows() {
     let db = jobs(&[("a", 2), ("b", 2)]).await;
     let mut conn = db.connect().await;
     let wanted = job::tenant_id.eq("b");
-    for found in [true, false] {
-        let claimed = claim::next::<One>("worker")
-            .filter(wanted)
-            .first(&mut conn)
-            .await;
-        assert_eq!(claimed.unwrap().is_some(), found);
+    // Diesel keeps the text ones not prepared.
+    let text = diesel::dsl::sql::<diesel::sql_types::Bool>;
+    let one = || claim::next::<One>("worker");
+    for (next, found) in [
+        (one().filter(wanted), true),
+        (one().filter(wanted), false),
+        (one().filter(text("tenant_id = 'b'")), false),
+    ] {
+        let claimed = next.first(&mut conn).await.unwrap();
+        assert_eq!(claimed.is_some(), found);
     }
-    // Diesel does not keep this one prepared.
-    let text = diesel::dsl::sql::<diesel::sql_types::Bool>("tenant_id = 'b'");
-    let claimed = claim::next::<One>("worker")
-        .filter(text)
-        .first(&mut conn)
-        .await;
-    assert!(claimed.unwrap().is_none());
-    let text = diesel::dsl::sql::<diesel::sql_types::Bool>("job.tenant_id = 'a'");
-    let claimed = claim::next::<Two>("worker")
-        .filter(text)
-        .first(&mut conn)
-        .await;
-    assert_eq!(claimed.unwrap().unwrap().id, 1);
-    let set = job::attempts.eq(7);
-    let claimed = claim::next::<Two>("worker").set(set).first(&mut conn).await;
-    assert_eq!(claimed.unwrap().unwrap().id, 2);
+    let two = || claim::next::<Two>("worker");
+    for (next, id) in [
+        (two().filter(text("job.tenant_id = 'a'")), 1),
+        (two().set(job::attempts.eq(7)), 2),
+    ] {
+        let claimed = next.first(&mut conn).await.unwrap();
+        assert_eq!(claimed.unwrap().id, id);
+    }
     assert_eq!(db.count("SELECT sum(attempts) FROM job").await, 8);
 }
 
@@ -131,11 +128,8 @@ async fn conditions_and_changes_apply_to_limited_rows() {
 async fn a_wanted_row_need_not_be_the_first_of_its_value() {
     let db = jobs(&[("a", 3)]).await;
     let mut conn = db.connect().await;
-    let claimed = claim::next::<One>("worker")
-        .filter(job::id.eq(2))
-        .first(&mut conn)
-        .await;
-    assert_eq!(claimed.unwrap().unwrap().id, 2);
+    let next = claim::next::<One>("worker").filter(job::id.eq(2));
+    assert_eq!(next.first(&mut conn).await.unwrap().unwrap().id, 2);
 }
 
 #[tokio::test]
@@ -143,26 +137,22 @@ async fn levels_of_a_role_change_nothing_and_an_open_one_is_refused() {
     let db = jobs(&[("a", 2)]).await;
     let mut conn = db.connect().await;
     for level in ["repeatable read", "serializable"] {
-        conn.batch_execute(&format!("SET default_transaction_isolation = '{level}'"))
-            .await
-            .unwrap();
+        run(
+            &mut conn,
+            &format!("SET default_transaction_isolation = '{level}'"),
+        )
+        .await;
         let job = next(&mut conn).await.unwrap();
         assert!(next(&mut conn).await.is_none());
         claim::release(&mut conn, &job).await.unwrap();
-        let refused: Result<_, Error> = conn
-            .transaction(async |conn| claim::next::<One>("worker").first(conn).await)
-            .await;
-        assert!(
-            matches!(refused, Err(Error::StaleSnapshot { .. })),
-            "{refused:?}"
-        );
-        let refused: Result<_, Error> = conn
-            .transaction(async |conn| claim::next::<One>("worker").key(2).first(conn).await)
-            .await;
-        assert!(
-            matches!(refused, Err(Error::StaleSnapshot { .. })),
-            "{refused:?}"
-        );
+        for by_key in [false, true] {
+            let next = claim::next::<One>("worker");
+            let next = if by_key { next.key(2) } else { next };
+            let refused: Result<_, Error> =
+                conn.transaction(async |conn| next.first(conn).await).await;
+            let is_stale = matches!(refused, Err(Error::StaleSnapshot { .. }));
+            assert!(is_stale, "{refused:?}");
+        }
     }
     assert_eq!(db.count("SELECT count(locked_by) FROM job").await, 0);
 }
@@ -171,17 +161,14 @@ async fn levels_of_a_role_change_nothing_and_an_open_one_is_refused() {
 async fn a_claim_in_a_transaction_takes_its_place_until_its_end() {
     let db = jobs(&[("a", 2), ("b", 1)]).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let undone: Result<(), Error> = conn
-        .transaction(async |conn| {
-            let claimed = next(conn).await.unwrap();
-            assert_eq!(claimed.id, 1);
-            assert_eq!(next(conn).await.unwrap().id, 3, "its own claims count");
-            assert!(next(conn).await.is_none());
-            assert!(next(&mut other).await.is_none(), "it does not wait");
-            Err(Error::Database(diesel::result::Error::RollbackTransaction))
-        })
-        .await;
-    undone.unwrap_err();
+    claims::roll_back(&mut conn, async |conn| {
+        assert_eq!(next(conn).await.unwrap().id, 1);
+        assert_eq!(next(conn).await.unwrap().id, 3, "its own claims count");
+        assert!(next(conn).await.is_none());
+        assert!(next(&mut other).await.is_none(), "it does not wait");
+        Ok(())
+    })
+    .await;
     assert_eq!(next(&mut other).await.unwrap().id, 1);
 }
 
@@ -189,21 +176,16 @@ async fn a_claim_in_a_transaction_takes_its_place_until_its_end() {
 async fn blocking_claims_have_the_limits_too() {
     let db = jobs(&[("a", 2), ("b", 1)]).await;
     let (mut conn, mut other) = (db.establish(), db.connect().await);
-    let next =
-        |conn: &mut PgConnection| blocking::claim::next::<One>("worker").first(conn).unwrap();
-    let job = next(&mut conn).unwrap();
-    assert_eq!((job.id, next(&mut conn).unwrap().id), (1, 3));
-    assert!(next(&mut conn).is_none());
-    assert!(crate::tenant_jobs::next(&mut other).await.is_none());
-    let by_key = blocking::claim::next::<One>("worker")
-        .key(2)
-        .first(&mut conn);
-    assert!(by_key.unwrap().is_none());
+    let first = || blocking::claim::next::<One>("worker");
+    let job = first().first(&mut conn).unwrap().unwrap();
+    let second = first().first(&mut conn).unwrap().unwrap();
+    assert_eq!((job.id, second.id), (1, 3));
+    assert!(first().first(&mut conn).unwrap().is_none());
+    assert!(next(&mut other).await.is_none());
+    assert!(first().key(2).first(&mut conn).unwrap().is_none());
     blocking::claim::complete(&mut conn, &job).unwrap();
-    let by_key = blocking::claim::next::<One>("worker")
-        .key(2)
-        .first(&mut conn);
-    assert_eq!(by_key.unwrap().unwrap().id, 2);
+    let by_key = first().key(2).first(&mut conn).unwrap();
+    assert_eq!(by_key.unwrap().id, 2);
 }
 
 #[tokio::test]
@@ -212,52 +194,21 @@ async fn a_prepared_claim_with_a_limit_is_one_round_trip() {
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     for is_prepared in [false, true] {
-        proxy.reset();
-        let job = next(&mut conn).await.unwrap();
-        if is_prepared {
-            assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
-        }
-        claim::release(&mut conn, &job).await.unwrap();
-        proxy.reset();
-        let job = by_key(&mut conn, 1).await.unwrap();
-        if is_prepared {
-            assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
-        }
-        claim::release(&mut conn, &job).await.unwrap();
-        proxy.reset();
+        let next = || claim::next::<One>("worker");
         // Only values with a wanted row are locked.
-        let wanted = job::tenant_id.eq("b");
-        let job = claim::next::<One>("worker")
-            .filter(wanted)
-            .first(&mut conn)
-            .await;
-        let job = job.unwrap().unwrap();
-        if is_prepared {
-            assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
+        let of_b = next().filter(job::tenant_id.eq("b"));
+        for next in [next(), next().key(1), of_b] {
+            proxy.reset();
+            let job = next.first(&mut conn).await.unwrap().unwrap();
+            if is_prepared {
+                assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
+            }
+            claim::release(&mut conn, &job).await.unwrap();
         }
-        claim::release(&mut conn, &job).await.unwrap();
     }
     // No transaction stays open, and no lock is held.
-    let held = xact::begin(&mut conn, 1).await.unwrap();
-    held.finish(Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
-    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    assert_eq!(db.count(locks).await, 0);
-}
-
-#[derive(diesel::QueryableByName)]
-struct Line {
-    #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
-    text: String,
-}
-
-#[derive(diesel::QueryableByName)]
-struct Prepared {
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = Text)]
-    statement: String,
+    finish(xact::begin(&mut conn, 1).await.unwrap()).await;
+    assert!(db.locks().await.is_empty());
 }
 
 /// Rows behind a value that is at its limit are not read, under generic plans too.
@@ -266,34 +217,23 @@ async fn a_backlog_of_one_value_is_not_read() {
     let db = jobs(&[("a", 50_000), ("b", 2), ("c", 2)]).await;
     db.run("VACUUM ANALYZE job").await;
     let mut conn = db.connect().await;
-    conn.batch_execute("SET plan_cache_mode = force_generic_plan")
-        .await
-        .unwrap();
+    run(&mut conn, "SET plan_cache_mode = force_generic_plan").await;
     let first = next(&mut conn).await.unwrap();
     assert_eq!(first.id, 1);
     assert_eq!(next(&mut conn).await.unwrap().id, 50_001);
-    let statements = "SELECT name, statement FROM pg_prepared_statements WHERE statement LIKE '/*advisory_claim*/%advisory.claim%'";
-    let prepared: Vec<Prepared> = diesel::sql_query(statements).load(&mut conn).await.unwrap();
-    assert_eq!(prepared.len(), 2);
-    conn.batch_execute("BEGIN").await.unwrap();
-    let mut prepared = prepared;
-    prepared.sort_by_key(|prepared| prepared.statement.contains("UPDATE \"job\""));
-    for Prepared { name, statement } in prepared {
-        let values = if statement.contains("UPDATE \"job\"") {
-            "('worker#')"
-        } else {
-            "('{}', 0, '{}')"
-        };
-        let explain = format!("EXPLAIN (ANALYZE, BUFFERS) EXECUTE {name}{values}");
-        let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
-        let plan: Vec<&str> = plan.iter().map(|line| &*line.text).collect();
-        let plan = plan.join("\n");
+    let names = names(&mut conn, "advisory.claim").await;
+    assert_eq!(names.len(), 2);
+    run(&mut conn, "BEGIN").await;
+    // The reservation, and the claim.
+    for (name, values) in names.iter().zip(["'{}', 0, '{}'", "'worker#'"]) {
+        let execute = format!("EXECUTE {name}({values})");
+        let plan = explain(&mut conn, "EXPLAIN (ANALYZE, BUFFERS)", &execute).await;
         assert!(!plan.contains("Seq Scan on job"), "{plan}");
         let read = plan.split("Buffers: shared hit=").nth(1).unwrap();
         let read: u32 = read.split([' ', '\n']).next().unwrap().parse().unwrap();
         assert!(read < 200, "{read} pages: {plan}");
     }
-    conn.batch_execute("COMMIT").await.unwrap();
+    run(&mut conn, "COMMIT").await;
     assert_eq!(next(&mut conn).await.map(|job| job.id), None);
     claim::complete(&mut conn, &first).await.unwrap();
     assert_eq!(next(&mut conn).await.unwrap().id, 2);
@@ -327,14 +267,10 @@ async fn rows_without_an_attempt_left_do_not_have_the_table_read() {
     let before = db.count(scans).await;
     let mut conn = db.connect().await;
     // As for a table that is much larger.
-    conn.batch_execute("SET random_page_cost = 0.01")
-        .await
-        .unwrap();
+    run(&mut conn, "SET random_page_cost = 0.01").await;
     assert_eq!(next(&mut conn).await.unwrap().id, 5_001);
     let failed = "SELECT count(*) FROM job WHERE failed_at IS NOT NULL";
-    conn.batch_execute("SELECT pg_stat_force_next_flush()")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT pg_stat_force_next_flush()").await;
     assert_eq!(db.count(scans).await, before);
     assert_eq!(db.count(failed).await, 5_000);
 }
@@ -380,9 +316,7 @@ async fn three_indexes_are_printed_and_renewals_change_none() {
     let mut conn = db.connect().await;
     let job = next(&mut conn).await.unwrap();
     claim::renew(&mut conn, &job).await.unwrap();
-    conn.batch_execute("SELECT pg_stat_force_next_flush()")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT pg_stat_force_next_flush()").await;
     let hot = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'job'";
     assert_eq!(db.count(hot).await, 1);
 }
@@ -418,13 +352,11 @@ async fn the_wait_for_the_lock_of_a_value_does_not_count() {
     let db = jobs(&[("a", 1)]).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     // Prepared, so that both statements are sent at once.
-    let job = claim::next::<Brief>("worker").key(1).first(&mut conn).await;
-    claim::release(&mut conn, &job.unwrap().unwrap())
-        .await
-        .unwrap();
+    let job = claims::by_key::<Brief>(&mut conn, 1).await;
+    claim::release(&mut conn, &job.unwrap()).await.unwrap();
     let lock =
         "SELECT pg_advisory_lock(hashint8extended(hash_record_extended(ROW('a'::text), 0), 0))";
-    other.batch_execute(lock).await.unwrap();
+    run(&mut other, lock).await;
     let freed = async {
         let early = "SELECT 'too early' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock' \
@@ -432,7 +364,7 @@ async fn the_wait_for_the_lock_of_a_value_does_not_count() {
         db.until_empty(Duration::from_secs(60), "a wait longer than the ttl", early)
             .await;
         let unlock = "SELECT pg_advisory_unlock_all()";
-        other.batch_execute(unlock).await.unwrap();
+        run(&mut other, unlock).await;
     };
     let (job, ()) = tokio::join!(claim::next("worker").key(1_i64).first(&mut conn), freed);
     let job: Claimed<Brief> = job.unwrap().unwrap();
@@ -479,14 +411,11 @@ async fn an_unreadable_row_takes_no_other_with_it() {
     for is_limited in [false, true] {
         db.run("TRUNCATE parcel; INSERT INTO parcel (id) VALUES (1), (2), (3); UPDATE parcel SET weight = NULL WHERE id = 2")
             .await;
-        let mut ids: Vec<i64> = if is_limited {
-            let claimed = claim::next::<Limited>("worker").load(&mut conn, 3).await;
-            claimed.unwrap().iter().map(|job| job.id).collect()
+        let ids = if is_limited {
+            ids(&mut conn, 3, |job: &Limited| job.id).await
         } else {
-            let claimed = claim::next::<Any>("worker").load(&mut conn, 3).await;
-            claimed.unwrap().iter().map(|job| job.id).collect()
+            ids(&mut conn, 3, |job: &Any| job.id).await
         };
-        ids.sort_unstable();
         assert_eq!(ids, [1, 3], "{is_limited}");
         let claimed = "SELECT count(*) FROM parcel WHERE locked_by IS NOT NULL";
         assert_eq!(
@@ -506,11 +435,8 @@ async fn an_error_of_the_statements_is_reported_at_once() {
     let db = jobs(&[("a", 1)]).await;
     let mut conn = db.connect().await;
     db.run("ALTER TABLE job DROP COLUMN attempts").await;
-    let refused = [
-        claim::next::<One>("worker").first(&mut conn).await,
-        claim::next::<One>("worker").key(1).first(&mut conn).await,
-    ];
-    for refused in refused {
+    for next in [claim::next::<One>("worker"), claim::next("worker").key(1)] {
+        let refused = next.first(&mut conn).await;
         assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");
     }
     execute(&mut conn, "SELECT 1").await.unwrap();

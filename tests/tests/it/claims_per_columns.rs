@@ -1,7 +1,7 @@
 //! The types of a column whose values have a limit.
 
 use advisory_runtime::claim::{self, Claim};
-use advisory_tests::{Database, left_out};
+use advisory_tests::{Database, claims, left_out};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -25,7 +25,7 @@ struct Parcel {
 /// The rows that are claimed while none ends.
 async fn claimed(conn: &mut AsyncPgConnection) -> Vec<i64> {
     let mut ids = Vec::new();
-    while let Some(job) = claim::next::<Parcel>("worker").first(conn).await.unwrap() {
+    while let Some(job) = claims::first::<Parcel>(conn).await {
         ids.push(job.id);
     }
     ids
@@ -59,29 +59,12 @@ async fn parcels(sql_type: &str, values: &[&str]) -> Database {
 
 #[tokio::test]
 async fn any_type_with_equality_can_have_limits() {
-    for sql_type in [
-        "text",
-        "char(9)",
-        "varchar(9)",
-        "tenant_name",
-        "tenant_kind",
-        "name",
-        "bytea",
-    ] {
-        let db = parcels(sql_type, &["'a'", "'a'", "'b'"]).await;
-        let mut conn = db.connect().await;
-        assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type}");
-    }
-    for sql_type in ["int2", "int8", "numeric", "tenant_number", "float8"] {
-        let db = parcels(sql_type, &["1", "1", "-2"]).await;
-        let mut conn = db.connect().await;
-        assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type}");
-    }
-}
-
-#[tokio::test]
-async fn values_are_equal_as_their_type_says() {
-    for (sql_type, values) in [
+    let texts = "text,varchar(9),tenant_kind,name,bytea".split(',');
+    let texts = texts.map(|sql_type| (sql_type, ["'a'", "'a'", "'b'"]));
+    let numbers = "int2,int8,tenant_number,float8".split(',');
+    let numbers = numbers.map(|sql_type| (sql_type, ["1", "1", "-2"]));
+    // Values are equal as their type says.
+    let others = [
         ("char(9)", ["'a'", "'a  '", "'b'"]),
         ("numeric", ["1", "1.00", "2"]),
         ("tenant_name", ["'a'", "'a'", "'A'"]),
@@ -93,7 +76,8 @@ async fn values_are_equal_as_their_type_says() {
                 "'2020-01-02Z'",
             ],
         ),
-    ] {
+    ];
+    for (sql_type, values) in texts.chain(numbers).chain(others) {
         let db = parcels(sql_type, &values).await;
         let mut conn = db.connect().await;
         assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type}");
@@ -119,11 +103,8 @@ async fn null_is_a_value() {
     let db = parcels("text", &["NULL", "NULL", "'a'", "'a'"]).await;
     let mut conn = db.connect().await;
     assert_eq!(claimed(&mut conn).await, [0, 2]);
-    let by_key = claim::next::<Parcel>("worker")
-        .key(1)
-        .first(&mut conn)
-        .await;
-    assert!(by_key.unwrap().is_none());
+    let by_key = claims::by_key::<Parcel>(&mut conn, 1).await;
+    assert!(by_key.is_none());
 }
 
 /// Otherwise a claim would read all rows each time.
@@ -141,8 +122,8 @@ async fn the_indexes_are_used_for_each_type() {
         let before = db.count(scans).await;
         let mut conn = db.connect().await;
         for _ in 0..3 {
-            let job = claim::next::<Parcel>("worker").first(&mut conn).await;
-            assert!(job.unwrap().is_some(), "{sql_type}");
+            let job = claims::first::<Parcel>(&mut conn).await;
+            assert!(job.is_some(), "{sql_type}");
         }
         diesel::sql_query("SELECT pg_stat_force_next_flush()")
             .execute(&mut conn)

@@ -2,9 +2,10 @@
 
 use crate::tenant_jobs::{One, Two, by_key, jobs, next};
 use advisory_runtime::claim::{self, Claim, Error};
-use advisory_tests::{Database, pid_of};
+use advisory_tests::statements::run;
+use advisory_tests::{Database, claims, pid_of};
 use diesel::prelude::*;
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,14 +14,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 const GENEROUS: Duration = Duration::from_secs(60);
-
-async fn until_it_waits(db: &Database, pid: i32) {
-    let waits = format!(
-        "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
-    );
-    db.until_empty(GENEROUS, "a statement that waits", &waits)
-        .await;
-}
 
 /// The statement that waits began before the other claim was committed. A count by its snapshot would miss that claim.
 #[tokio::test]
@@ -36,7 +29,7 @@ async fn a_claim_committed_during_the_wait_for_the_lock_counts() {
             let claimed: Result<_, Error> = conn
                 .transaction(async |conn| {
                     let claimed = claim::next::<One>("worker").key(1).first(conn).await?;
-                    until_it_waits(&db, pid).await;
+                    db.until_blocked(pid).await;
                     Ok(claimed)
                 })
                 .await;
@@ -58,38 +51,20 @@ async fn a_claim_committed_during_the_wait_for_the_lock_counts() {
 #[tokio::test]
 async fn claims_by_two_names_of_a_table_share_the_limit() {
     async fn taken<T: Claim>(conn: &mut AsyncPgConnection) -> bool {
-        let claimed = claim::next::<T>("worker").first(conn).await.unwrap();
+        let claimed = claims::first::<T>(conn).await;
         claimed.is_some()
-    }
-    diesel::table! {
-        shard (id) {
-            id -> BigInt,
-            tenant_id -> Text,
-            run_at -> Timestamptz,
-            locked_until -> Nullable<Timestamptz>,
-            locked_by -> Nullable<Text>,
-        }
-    }
-    diesel::table! {
-        seen (id) {
-            id -> BigInt,
-            tenant_id -> Text,
-            run_at -> Timestamptz,
-            locked_until -> Nullable<Timestamptz>,
-            locked_by -> Nullable<Text>,
-        }
-    }
-    diesel::table! {
-        whole (id) {
-            id -> BigInt,
-            tenant_id -> Text,
-            run_at -> Timestamptz,
-            locked_until -> Nullable<Timestamptz>,
-            locked_by -> Nullable<Text>,
-        }
     }
     macro_rules! row {
         ($row:ident, $table:ident) => {
+            diesel::table! {
+                $table (id) {
+                    id -> BigInt,
+                    tenant_id -> Text,
+                    run_at -> Timestamptz,
+                    locked_until -> Nullable<Timestamptz>,
+                    locked_by -> Nullable<Text>,
+                }
+            }
             #[derive(Queryable, Selectable, Claim)]
             #[diesel(table_name = $table)]
             #[claim(run_at, per = "tenant_id", limit = 1)]
@@ -113,22 +88,20 @@ async fn claims_by_two_names_of_a_table_share_the_limit() {
     .await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     for name in 0..3 {
-        let undone: Result<(), Error> = conn
-            .transaction(async |conn| {
-                let is_taken = match name {
-                    0 => taken::<Shard>(conn).await,
-                    1 => taken::<Seen>(conn).await,
-                    _ => taken::<Whole>(conn).await,
-                };
-                assert!(is_taken, "{name}");
-                // Its row is not visible yet, so only the lock tells the others.
-                assert!(!taken::<Shard>(&mut other).await, "{name}");
-                assert!(!taken::<Seen>(&mut other).await, "{name}");
-                assert!(!taken::<Whole>(&mut other).await, "{name}");
-                Err(Error::Database(diesel::result::Error::RollbackTransaction))
-            })
-            .await;
-        undone.unwrap_err();
+        claims::roll_back(&mut conn, async |conn| {
+            let is_taken = match name {
+                0 => taken::<Shard>(conn).await,
+                1 => taken::<Seen>(conn).await,
+                _ => taken::<Whole>(conn).await,
+            };
+            assert!(is_taken, "{name}");
+            // Its row is not visible yet, so only the lock tells the others.
+            assert!(!taken::<Shard>(&mut other).await, "{name}");
+            assert!(!taken::<Seen>(&mut other).await, "{name}");
+            assert!(!taken::<Whole>(&mut other).await, "{name}");
+            Ok(())
+        })
+        .await;
     }
 }
 
@@ -140,13 +113,10 @@ async fn an_expired_claim_that_is_being_renewed_counts() {
     let _job = next(&mut conn).await.unwrap();
     db.run("UPDATE job SET locked_until = clock_timestamp() - interval '1 hour' WHERE id = 1")
         .await;
-    other
-        .batch_execute("BEGIN; UPDATE job SET locked_until = clock_timestamp() + interval '5 minutes' WHERE id = 1")
-        .await
-        .unwrap();
+    run(&mut other, "BEGIN; UPDATE job SET locked_until = clock_timestamp() + interval '5 minutes' WHERE id = 1").await;
     assert!(next(&mut conn).await.is_none(), "it is being renewed");
     assert!(by_key(&mut conn, 2).await.is_none());
-    other.batch_execute("ROLLBACK").await.unwrap();
+    run(&mut other, "ROLLBACK").await;
     assert_eq!(next(&mut conn).await.unwrap().id, 1);
 }
 
@@ -156,14 +126,15 @@ async fn a_row_that_changes_its_value_meanwhile_is_not_claimed() {
     let db = jobs(&[("a", 1), ("b", 1)]).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     assert_eq!(by_key(&mut conn, 2).await.unwrap().id, 2);
-    other
-        .batch_execute("BEGIN; UPDATE job SET tenant_id = 'b' WHERE id = 1")
-        .await
-        .unwrap();
+    run(
+        &mut other,
+        "BEGIN; UPDATE job SET tenant_id = 'b' WHERE id = 1",
+    )
+    .await;
     let pid = pid_of(&mut conn).await;
     let (claimed, ()) = tokio::join!(by_key(&mut conn, 1), async {
-        until_it_waits(&db, pid).await;
-        other.batch_execute("COMMIT").await.unwrap();
+        db.until_blocked(pid).await;
+        run(&mut other, "COMMIT").await;
     });
     assert!(claimed.is_none());
 }
@@ -177,7 +148,7 @@ async fn claims_at_the_same_moment_all_find_their_rows() {
         for _ in 0..2 {
             let mut conn = db.connect().await;
             claims.push(tokio::spawn(async move {
-                claim::next::<Two>("worker").first(&mut conn).await.unwrap()
+                claims::first::<Two>(&mut conn).await
             }));
         }
         for claimed in claims {

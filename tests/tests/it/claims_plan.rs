@@ -3,20 +3,9 @@
 use crate::sync_job::{SyncJob, database, next};
 use advisory_runtime::claim;
 use advisory_tests::Proxy;
-use diesel::sql_types::Text;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-
-#[derive(diesel::QueryableByName)]
-struct Line {
-    #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
-    text: String,
-}
-
-#[derive(diesel::QueryableByName)]
-struct Prepared {
-    #[diesel(sql_type = Text)]
-    name: String,
-}
+use advisory_tests::claims;
+use advisory_tests::statements::{explain, names, run};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 #[tokio::test]
 async fn claims_use_the_printed_index_under_a_generic_plan() {
@@ -24,25 +13,13 @@ async fn claims_use_the_printed_index_under_a_generic_plan() {
     db.run("ANALYZE sync_jobs").await;
     let mut conn = db.connect().await;
     drop(next(&mut conn).await);
-    claim::next::<SyncJob>("worker")
-        .load(&mut conn, 10)
-        .await
-        .unwrap();
-    let job = claim::next::<SyncJob>("worker")
-        .key(7)
-        .first(&mut conn)
-        .await
-        .unwrap()
-        .unwrap();
+    claims::load::<SyncJob>(&mut conn, 10).await;
+    let job = claims::by_key::<SyncJob>(&mut conn, 7).await.unwrap();
     claim::renew(&mut conn, &job).await.unwrap();
     claim::complete(&mut conn, &job).await.unwrap();
-    conn.batch_execute("SET plan_cache_mode = force_generic_plan")
-        .await
-        .unwrap();
-    let statements = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%sync_jobs%' \
-         AND statement NOT LIKE '%pg_trigger%' ORDER BY prepare_time";
-    let prepared: Vec<Prepared> = diesel::sql_query(statements).load(&mut conn).await.unwrap();
-    assert_eq!(prepared.len(), 5);
+    run(&mut conn, "SET plan_cache_mode = force_generic_plan").await;
+    let names = names(&mut conn, "sync_jobs").await;
+    assert_eq!(names.len(), 5);
     let values = [
         "'worker#'",
         "10, 'worker#'",
@@ -50,24 +27,14 @@ async fn claims_use_the_printed_index_under_a_generic_plan() {
         "7, 'worker'",
         "7, 'worker'",
     ];
-    for (nth, (prepared, values)) in prepared.iter().zip(values).enumerate() {
-        let explain = format!("EXPLAIN EXECUTE {}({values})", prepared.name);
-        let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
-        let plan: Vec<&str> = plan.iter().map(|line| &*line.text).collect();
-        let plan = plan.join("\n");
-        let index = if nth < 2 {
-            "sync_jobs_claim"
-        } else {
-            "sync_jobs_pkey"
-        };
-        assert!(
-            plan.contains(&format!("Index Scan using {index}")),
-            "{plan}"
-        );
-        assert!(
-            !plan.contains("Seq Scan") && !plan.contains("Sort"),
-            "{plan}"
-        );
+    for (nth, (name, values)) in names.iter().zip(values).enumerate() {
+        let execute = format!("EXECUTE {name}({values})");
+        let plan = explain(&mut conn, "EXPLAIN", &execute).await;
+        let index = if nth < 2 { "claim" } else { "pkey" };
+        let scan = format!("Index Scan using sync_jobs_{index}");
+        assert!(plan.contains(&scan), "{plan}");
+        assert!(!plan.contains("Seq Scan"), "{plan}");
+        assert!(!plan.contains("Sort"), "{plan}");
     }
 }
 
@@ -86,15 +53,8 @@ async fn each_is_one_round_trip_once_it_is_prepared() {
         let job = next(&mut conn).await;
         claim::release(&mut conn, &job).await.unwrap();
         let id = job.id;
-        claim::next::<SyncJob>("worker")
-            .key(id)
-            .first(&mut conn)
-            .await
-            .unwrap();
-        claim::next::<SyncJob>("worker")
-            .load(&mut conn, 2)
-            .await
-            .unwrap();
+        claims::by_key::<SyncJob>(&mut conn, id).await;
+        claims::load::<SyncJob>(&mut conn, 2).await;
         if is_prepared {
             assert_eq!(proxy.round_trips(), 9, "{:#?}", proxy.queries());
         }

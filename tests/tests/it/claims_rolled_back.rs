@@ -1,31 +1,17 @@
 //! Transactions that end a claim and last longer than it: committed, and rolled back.
 
-use crate::sync_job::{SCHEMA, SyncJob, database, jobs, state_of};
+use crate::sync_job::{SCHEMA, SyncJob, assert_lost, brief, database, jobs, state_of, until};
 use advisory_runtime::Pool;
-use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
+use advisory_runtime::claim::{self, Claimed, End, Error, State};
+use advisory_tests::statements::run;
 use advisory_tests::{Database, OwnServer, Proxy, left_out, owns_server};
-use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::timeout;
 
 const GENEROUS: Duration = Duration::from_secs(60);
-
-/// Lasts longer than a busy machine is suspended.
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
-#[claim(ttl = "4s", renew = "100ms")]
-struct Brief {
-    id: i64,
-}
-
-async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
-    let job: Claimed<Brief> = claim::next("worker").first(conn).await.unwrap().unwrap();
-    assert_eq!(job.id, 1);
-    job
-}
 
 async fn pool(url: &str) -> bb8::Pool<AsyncPgConnection> {
     let manager = AsyncDieselConnectionManager::new(url);
@@ -39,14 +25,10 @@ async fn until_expired(db: &Database) {
     db.until_empty(GENEROUS, "the expiry", left).await;
 }
 
-async fn until(db: &Database, what: &str, condition: &str) {
-    let sql =
-        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
-    db.until_empty(GENEROUS, what, &sql).await;
-}
-
-fn rolled_back() -> Error {
-    Error::Database(diesel::result::Error::RollbackTransaction)
+/// Commits a transaction, or rolls it back.
+fn end(commits: bool) -> Result<(), Error> {
+    let rollback = Error::Database(diesel::result::Error::RollbackTransaction);
+    commits.then_some(()).ok_or(rollback)
 }
 
 #[tokio::test]
@@ -60,7 +42,7 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
             let ended = own.transaction(async |conn| {
                 claim::complete(conn, &job).await?;
                 until_expired(&db).await;
-                if commits { Ok(()) } else { Err(rolled_back()) }
+                end(commits)
             });
             assert_eq!(ended.await.is_ok(), commits);
             if !commits {
@@ -73,7 +55,7 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
             kept.unwrap();
             assert_eq!(state_of(&mut conn, 1).await, State::Completed);
         } else {
-            assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
+            assert_lost(kept);
             assert_eq!(state_of(&mut conn, 1).await, State::Expired);
         }
     }
@@ -83,11 +65,8 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
 async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let (pool, mut conn, mut own) = (
-        pool(proxy.url()).await,
-        db.connect().await,
-        db.connect().await,
-    );
+    let pool = pool(proxy.url()).await;
+    let (mut conn, mut own) = (db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let work = claim::renew_while(&pool, &job, async {
         let undone = own.transaction(async |conn| {
@@ -95,7 +74,7 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
             // From now on no renewal arrives.
             proxy.stop_forwarding();
             until_expired(&db).await;
-            Err::<(), _>(rolled_back())
+            end(false)
         });
         undone.await.unwrap_err();
         let other = crate::sync_job::next(&mut conn).await;
@@ -105,7 +84,7 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     });
     let kept = timeout(GENEROUS, work).await;
     let kept = kept.expect("the work continues under another worker's claim");
-    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
+    assert_lost(kept);
 }
 
 /// The transaction that releases the job lasts longer than the claim, and another worker has
@@ -113,18 +92,15 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
 async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result<(), Error> {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let (pool, mut conn, mut own) = (
-        pool(proxy.url()).await,
-        db.connect().await,
-        db.connect().await,
-    );
+    let pool = pool(proxy.url()).await;
+    let (mut conn, mut own) = (db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let work = claim::run(&pool, &job, End::Fail, async {
         let release = async |conn: &mut AsyncPgConnection| {
             claim::release(conn, &job).await?;
             proxy.stop_forwarding();
             until_expired(&db).await;
-            if commits { Ok(()) } else { Err(rolled_back()) }
+            end(commits)
         };
         let ended = own.transaction(async |conn| {
             if is_nested {
@@ -157,7 +133,7 @@ async fn a_late_end_counts_only_if_it_was_committed() {
         ended_late(false, true, false),
     );
     for lost in [held, released, undone] {
-        assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+        assert_lost(lost);
     }
     committed.unwrap();
     nested.unwrap();
@@ -178,10 +154,10 @@ async fn a_transaction_that_a_crash_has_lost_is_rolled_back() {
         "autovacuum = off",
     ] {
         let set = format!("ALTER SYSTEM SET {set}");
-        conn.batch_execute(&set).await.unwrap();
+        run(&mut conn, &set).await;
     }
-    conn.batch_execute(SCHEMA).await.unwrap();
-    conn.batch_execute(&jobs(1)).await.unwrap();
+    run(&mut conn, SCHEMA).await;
+    run(&mut conn, &jobs(1)).await;
     server.stop("fast").await;
     server.start_again().await;
     let mut conn = connect().await;
@@ -190,10 +166,7 @@ async fn a_transaction_that_a_crash_has_lost_is_rolled_back() {
     let mut earlier = connect().await;
     let done = claim::run(&pool, &job, End::Fail, async {
         // Another number that the crash loses.
-        earlier
-            .batch_execute("BEGIN; SELECT pg_current_xact_id()")
-            .await
-            .unwrap();
+        run(&mut earlier, "BEGIN; SELECT pg_current_xact_id()").await;
         let ended = conn.transaction(async |conn| {
             claim::complete(conn, &job).await?;
             server.stop("immediate").await;

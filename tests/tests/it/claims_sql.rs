@@ -2,8 +2,8 @@
 //! `search_path` could replace.
 
 use advisory_runtime::claim::{self, Claim, Claimed};
-use advisory_tests::Database;
 use advisory_tests::statements::{assert_qualified, prepared};
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
 use diesel_async::AsyncPgConnection;
 
@@ -52,7 +52,7 @@ async fn each_end<T: claim::KeepsCompleted + claim::Fails + claim::Retries>(
 ) {
     let mut jobs = Vec::new();
     for _ in 0..7 {
-        let job: Option<Claimed<T>> = claim::next("worker").first(conn).await.unwrap();
+        let job: Option<Claimed<T>> = claims::first(conn).await;
         jobs.push(job.unwrap());
     }
     claim::renew(conn, &jobs[0]).await.unwrap();
@@ -69,8 +69,8 @@ async fn each_end<T: claim::KeepsCompleted + claim::Fails + claim::Retries>(
     })
     .await
     .unwrap();
-    let several = claim::next::<T>("worker").load(conn, 2).await;
-    assert_eq!(several.unwrap().len(), 2);
+    let several = claims::load::<T>(conn, 2).await;
+    assert_eq!(several.len(), 2);
     claim::counts::<T, _>(conn).await.unwrap();
 }
 
@@ -88,20 +88,14 @@ async fn statements_mean_the_same_when_they_are_qualified() {
     each_end::<Parcel>(&mut conn).await;
     each_end::<OfDepot>(&mut conn).await;
     each_end::<Told>(&mut conn).await;
-    let by_key = claim::next::<Parcel>("worker")
-        .key(("north", 33))
-        .first(&mut conn)
-        .await;
-    assert_eq!(by_key.unwrap().unwrap().number, 33);
-    let by_key = claim::next::<OfDepot>("worker")
-        .key(("north", 34))
-        .first(&mut conn)
-        .await;
-    assert_eq!(by_key.unwrap().unwrap().depot, "north");
+    let by_key = claims::by_key::<Parcel>(&mut conn, ("north", 33)).await;
+    assert_eq!(by_key.unwrap().number, 33);
+    let by_key = claims::by_key::<OfDepot>(&mut conn, ("north", 34)).await;
+    assert_eq!(by_key.unwrap().depot, "north");
     db.run("UPDATE parcel SET attempts = 3 WHERE number > 34")
         .await;
-    let failed = claim::next::<Told>("worker").load(&mut conn, 9).await;
-    drop(failed.unwrap());
+    let failed = claims::load::<Told>(&mut conn, 9).await;
+    drop(failed);
     let sent = prepared(&mut conn, "parcel").await;
     assert!(sent.len() > 20, "{}", sent.len());
     assert_qualified(&db, &sent).await;

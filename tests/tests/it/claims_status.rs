@@ -2,8 +2,8 @@
 //! replace one.
 
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
-use advisory_tests::Database;
 use advisory_tests::bookings::in_transaction;
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
@@ -58,38 +58,24 @@ async fn is(db: &Database, id: i64, condition: &str) {
 async fn every_end_sets_columns_of_the_users() {
     let db = errands(4).await;
     let mut conn = db.connect().await;
-    let job = next(&mut conn).await.unwrap();
-    assert_eq!((job.id, &*job.status), (1, "running"));
-    let sent = claim::end(&job).set(errand::status.eq("sent"));
-    sent.complete(&mut conn).await.unwrap();
-    is(&db, 1, "status = 'sent' AND completed_at IS NOT NULL").await;
-    let job = next(&mut conn).await.unwrap();
-    let later = claim::end(&job).set(errand::status.eq("later"));
-    later.retry(&mut conn, "busy", None).await.unwrap();
-    is(
-        &db,
-        2,
-        "status = 'later' AND error_message = 'busy' AND run_at > now()",
-    )
-    .await;
-    let job = next(&mut conn).await.unwrap();
-    let lost = claim::end(&job).set(errand::status.eq("lost"));
-    lost.fail(&mut conn, "gone").await.unwrap();
-    is(
-        &db,
-        3,
-        "status = 'lost' AND error_message = 'gone' AND failed_at IS NOT NULL",
-    )
-    .await;
-    let job = next(&mut conn).await.unwrap();
-    let idle = claim::end(&job).set(errand::status.eq("idle"));
-    idle.release(&mut conn).await.unwrap();
-    is(
-        &db,
-        4,
-        "status = 'idle' AND locked_by IS NULL AND attempts = 0",
-    )
-    .await;
+    for (id, is_so) in [
+        (1, "completed_at IS NOT NULL"),
+        (2, "error_message = 'busy' AND run_at > now()"),
+        (3, "error_message = 'gone' AND failed_at IS NOT NULL"),
+        (4, "locked_by IS NULL AND attempts = 0"),
+    ] {
+        let job = next(&mut conn).await.unwrap();
+        assert_eq!((job.id, &*job.status), (id, "running"));
+        let end = claim::end(&job).set(errand::status.eq("mine"));
+        let ended = match id {
+            1 => end.complete(&mut conn),
+            2 => end.retry(&mut conn, "busy", None),
+            3 => end.fail(&mut conn, "gone"),
+            _ => end.release(&mut conn),
+        };
+        ended.await.unwrap();
+        is(&db, id, &format!("status = 'mine' AND {is_so}")).await;
+    }
 }
 
 #[tokio::test]
@@ -150,21 +136,6 @@ async fn the_last_attempt_of_a_row_sets_what_a_failure_sets() {
     .await;
 }
 
-#[derive(Debug)]
-struct Long(Error);
-
-impl std::fmt::Display for Long {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the disk of the second server is full ({})", self.0)
-    }
-}
-
-impl From<Error> for Long {
-    fn from(error: Error) -> Self {
-        Self(error)
-    }
-}
-
 #[tokio::test]
 async fn a_message_that_a_row_refuses_is_cut_or_left_out() {
     for (refusal, message) in [
@@ -185,10 +156,8 @@ async fn a_message_that_a_row_refuses_is_cut_or_left_out() {
         db.run(&format!("ALTER TABLE errand {refusal}")).await;
         let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
         let job = next(&mut conn).await.unwrap();
-        let long = Error::Database(diesel::result::Error::QueryBuilderError(
-            "x".repeat(200).into(),
-        ));
-        let body = async { Err::<(), _>(Long(long)) };
+        let long = format!("the disk of the second server is full: {}", "x".repeat(200));
+        let body = async { Err::<(), _>(claims::failure(&long)) };
         claim::run(&pool, &job, End::Fail, body).await.unwrap_err();
         is(&db, 1, &format!("failed_at IS NOT NULL AND {message}")).await;
     }
@@ -212,16 +181,14 @@ async fn a_row_that_a_trigger_archives_is_ended() {
     .await;
     let mut conn = db.connect().await;
     for id in 1..=2 {
-        let job = claim::next::<Archived>("worker").first(&mut conn).await;
-        let job = job.unwrap().unwrap();
+        let job = claims::first::<Archived>(&mut conn).await.unwrap();
         assert_eq!(job.id, id);
         claim::complete(&mut conn, &job).await.unwrap();
         assert!(job.is_finished());
         let again = claim::complete(&mut conn, &job).await.unwrap_err();
         assert!(matches!(again, Error::Lost { .. }), "{again:?}");
     }
-    let job = claim::next::<Archived>("worker").first(&mut conn).await;
-    let job = job.unwrap().unwrap();
+    let job = claims::first::<Archived>(&mut conn).await.unwrap();
     in_transaction(&mut conn, async |conn| claim::complete(conn, &job).await)
         .await
         .unwrap();

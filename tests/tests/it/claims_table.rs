@@ -1,7 +1,7 @@
 //! Claims on rows of any table: a key of several columns, and names of any form.
 
 use advisory_runtime::claim::{self, Claim, State};
-use advisory_tests::Database;
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
@@ -42,11 +42,7 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
     .await;
     let mut conn = db.connect().await;
     let take = async |conn: &mut AsyncPgConnection, matrix: i64, chunk: &str| {
-        claim::next::<Checkpoint>("worker")
-            .key((matrix, chunk))
-            .first(conn)
-            .await
-            .unwrap()
+        claims::by_key::<Checkpoint>(conn, (matrix, chunk)).await
     };
     let one = take(&mut conn, 1, "a").await.unwrap();
     assert_eq!((one.matrix_id, &*one.chunk_hash), (1, "a"));
@@ -59,11 +55,8 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
         sync_checkpoints::row_count.eq(7),
         sync_checkpoints::last_synced_at.eq(claim::now()),
     );
-    claim::end(&one)
-        .set(found)
-        .complete(&mut conn)
-        .await
-        .unwrap();
+    let end = claim::end(&one).set(found);
+    end.complete(&mut conn).await.unwrap();
     let done = "SELECT count(*) FROM sync_checkpoints WHERE (matrix_id, chunk_hash, row_count) = (1, 'a', 7) \
          AND last_synced_at > clock_timestamp() - interval '1 minute' AND locked_until IS NULL AND locked_by IS NULL";
     assert_eq!(db.count(done).await, 1);
@@ -73,34 +66,18 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_updated() {
 
     let again = take(&mut conn, 1, "a").await.unwrap();
     assert_eq!(again.row_count, Some(7));
-    let nothing = Found { row_count: None };
-    claim::end(&again)
-        .set(nothing)
-        .complete(&mut conn)
-        .await
-        .unwrap();
-    let found = Found { row_count: Some(9) };
-    claim::end(&other)
-        .set(found)
-        .complete(&mut conn)
-        .await
-        .unwrap();
+    for (job, row_count) in [(&again, None), (&other, Some(9))] {
+        let end = claim::end(job).set(Found { row_count });
+        end.complete(&mut conn).await.unwrap();
+    }
     let counts = "SELECT sum(row_count)::int8 FROM sync_checkpoints";
     assert_eq!(db.count(counts).await, 16);
     assert!(claim::indexes::<Checkpoint>().is_empty(), "its key's does");
     let mut left = Vec::new();
-    while let Some(one) = claim::next::<Checkpoint>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-    {
+    while let Some(one) = claims::first::<Checkpoint>(&mut conn).await {
         left.push((one.matrix_id, one.chunk_hash.clone()));
     }
-    let all = [
-        (1, "a".to_owned()),
-        (2, "a".to_owned()),
-        (2, "b".to_owned()),
-    ];
+    let all = [(1, "a"), (2, "a"), (2, "b")].map(|(matrix, chunk)| (matrix, chunk.to_owned()));
     assert_eq!(left, all, "in the order of the key");
 }
 
@@ -145,32 +122,21 @@ async fn columns_and_tables_can_have_any_names() {
          INSERT INTO work.\"Out\"\"box\" VALUES ('never', NULL), ('old', '2020-01-01'), ('new', '2021-01-01'), ('no'' -- \"', '2022-01-01')",
     )
     .await;
+    let index = r#"CREATE INDEX IF NOT EXISTS "Out""box_claim_d5c2b5c9" ON "work"."Out""box" ("due" DESC NULLS LAST, "Ref") WHERE "sent_at" IS NULL;"#;
     let indexes = claim::indexes::<Letter>();
-    assert_eq!(
-        indexes,
-        [
-            r#"CREATE INDEX IF NOT EXISTS "Out""box_claim_d5c2b5c9" ON "work"."Out""box" ("due" DESC NULLS LAST, "Ref") WHERE "sent_at" IS NULL;"#
-        ]
-    );
+    assert_eq!(indexes, [index]);
     db.run(&indexes[0]).await;
     let mut conn = db.connect().await;
     let mut seen = Vec::new();
-    while let Some(letter) = claim::next::<Letter>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-    {
+    while let Some(letter) = claims::first::<Letter>(&mut conn).await {
         claim::renew(&mut conn, &letter).await.unwrap();
         assert_eq!(letter.ttl().as_secs(), 60);
         claim::complete(&mut conn, &letter).await.unwrap();
         seen.push(letter.address.clone());
     }
     assert_eq!(seen, ["no' -- \"", "new", "old", "never"]);
-    let taken = claim::next::<Letter>("worker")
-        .key("old")
-        .first(&mut conn)
-        .await;
-    assert!(taken.unwrap().is_none(), "sent");
+    let taken = claims::by_key::<Letter>(&mut conn, "old").await;
+    assert!(taken.is_none(), "sent");
     let states: Vec<State> = schema::outbox::table
         .select(claim::state::<Letter>())
         .load(&mut conn)

@@ -2,7 +2,7 @@
 
 use advisory_runtime::blocking;
 use advisory_runtime::claim::{self, Claim, Claimed, End};
-use advisory_tests::Database;
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
 
 diesel::table! {
@@ -52,33 +52,20 @@ async fn a_worker_claims_the_rows_that_it_can_do() {
     let mut conn = db.connect().await;
     let kinds = vec!["mail".to_owned(), "fax".to_owned()];
     let mail = task::kind.eq_any(&kinds);
-    let first = claim::next::<Task>("worker")
-        .filter(mail)
-        .first(&mut conn)
-        .await;
+    let next = || claim::next::<Task>("worker");
+    let first = next().filter(mail).first(&mut conn).await;
     assert_eq!(first.unwrap().unwrap().id, 2);
     // NULL, or one of two, is in parentheses of its own.
     let small = task::size.lt(4).or(task::id.eq(6));
-    let small = claim::next::<Task>("worker")
-        .filter(small)
-        .load(&mut conn, 9)
-        .await;
+    let small = next().filter(small).load(&mut conn, 9).await;
     assert_eq!(ids(small.unwrap()), [1, 3, 6]);
-    let fax = claim::next::<Task>("worker")
-        .filter(task::kind.eq("fax"))
-        .first(&mut conn)
-        .await;
-    assert!(fax.unwrap().is_none());
-    let mut blocking = db.establish();
-    let mail = task::kind.eq("mail");
-    let rest = blocking::claim::next::<Task>("worker")
-        .filter(mail)
-        .load(&mut blocking, 9);
+    let fax = next().filter(task::kind.eq("fax"));
+    assert!(fax.first(&mut conn).await.unwrap().is_none());
+    let mut conn = db.establish();
+    let next = |kind| blocking::claim::next::<Task>("worker").filter(task::kind.eq(kind));
+    let rest = next("mail").load(&mut conn, 9);
     assert_eq!(ids(rest.unwrap()), [4, 8]);
-    let sms = task::kind.eq("sms");
-    let last = blocking::claim::next::<Task>("worker")
-        .filter(sms)
-        .first(&mut blocking);
+    let last = next("sms").first(&mut conn);
     assert_eq!(last.unwrap().unwrap().id, 5);
 }
 
@@ -87,44 +74,27 @@ async fn a_claim_sets_a_status_of_the_users() {
     let db = tasks().await;
     let mut conn = db.connect().await;
     let running = task::status.eq("running");
-    let job = claim::next::<Task>("worker")
-        .set(running)
-        .first(&mut conn)
-        .await;
-    let job = job.unwrap().unwrap();
+    let next = || claim::next::<Task>("worker").set(running);
+    let job = next().first(&mut conn).await.unwrap().unwrap();
     assert_eq!((job.id, &*job.status), (1, "running"));
-    let done = task::status.eq("done");
-    claim::end(&job)
-        .set(done)
-        .complete(&mut conn)
-        .await
-        .unwrap();
-    let batch = claim::next::<Task>("worker")
-        .set(running)
-        .load(&mut conn, 3)
-        .await;
+    let done = claim::end(&job).set(task::status.eq("done"));
+    done.complete(&mut conn).await.unwrap();
+    let batch = next().load(&mut conn, 3).await;
     assert_eq!(ids(batch.unwrap()), [2, 3, 4]);
     let running_rows =
         "SELECT count(*) FROM task WHERE status = 'running' AND locked_by IS NOT NULL";
     assert_eq!(db.count(running_rows).await, 3);
     let mut blocking = db.establish();
-    let job = blocking::claim::next::<Task>("worker")
-        .set(running)
-        .first(&mut blocking);
+    let next = || blocking::claim::next::<Task>("worker").set(running);
+    let job = next().first(&mut blocking);
     assert_eq!(job.unwrap().unwrap().id, 5);
-    let batch = blocking::claim::next::<Task>("worker")
-        .set(running)
-        .load(&mut blocking, 9);
+    let batch = next().load(&mut blocking, 9);
     assert_eq!(ids(batch.unwrap()), [6, 7, 8]);
     // A column of the claim's own is the claim's.
     db.run("UPDATE task SET locked_until = NULL, locked_by = NULL")
         .await;
-    let own = task::locked_by.eq("me");
-    let refused = claim::next::<Task>("worker")
-        .set(own)
-        .first(&mut conn)
-        .await;
-    let error = refused.unwrap_err();
+    let own = claim::next::<Task>("worker").set(task::locked_by.eq("me"));
+    let error = own.first(&mut conn).await.unwrap_err();
     assert!(error.to_string().contains("locked_by"), "{error}");
 }
 
@@ -141,11 +111,7 @@ async fn rows_without_a_time_are_retried_in_turn() {
     let db = tasks().await;
     let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
     let mut tried = Vec::new();
-    while let Some(job) = claim::next::<Ordered>("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-    {
+    while let Some(job) = claims::first::<Ordered>(&mut conn).await {
         tried.push(job.id);
         let work = async { Err::<(), _>(claim::Error::from(diesel::result::Error::NotFound)) };
         let retry = End::Retry { after: None };

@@ -50,7 +50,6 @@ mod claims_run;
 mod claims_sql;
 mod claims_status;
 mod claims_table;
-mod claims_waits;
 mod claims_where;
 mod claims_worker;
 mod claims_worker_ahead;

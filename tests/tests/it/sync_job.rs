@@ -1,9 +1,11 @@
 //! A table of jobs with priorities.
 
 use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
-use advisory_tests::{Database, assert_matches};
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::fmt::Debug;
+use std::time::Duration;
 
 diesel::table! {
     sync_jobs (id) {
@@ -26,6 +28,14 @@ pub(crate) struct SyncJob {
     pub(crate) priority: i32,
 }
 
+/// The same table, with claims that are short, but last longer than a busy machine is suspended.
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = sync_jobs)]
+#[claim(ttl = "4s", renew = "100ms")]
+pub(crate) struct Brief {
+    pub(crate) id: i64,
+}
+
 pub(crate) const SCHEMA: &str = "CREATE TABLE sync_jobs (id int8 PRIMARY KEY, priority int4 NOT NULL, created_at timestamptz NOT NULL, \
      locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text)";
 
@@ -39,18 +49,31 @@ pub(crate) fn jobs(count: u32) -> String {
 
 /// A database with this many [`jobs`].
 pub(crate) async fn database(count: u32) -> Database {
-    let db = Database::create().await;
-    db.run(SCHEMA).await;
-    db.run(&jobs(count)).await;
-    for sql in claim::indexes::<SyncJob>() {
-        db.run(&sql).await;
-    }
+    let (db, jobs) = (Database::create().await, jobs(count));
+    let indexes = claim::indexes::<SyncJob>().concat();
+    db.run(&format!("{SCHEMA}; {jobs}; {indexes}")).await;
     db
 }
 
 pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Claimed<SyncJob> {
-    let job = claim::next("worker").first(conn).await.unwrap();
-    job.expect("there is a job")
+    claims::first(conn).await.expect("there is a job")
+}
+
+pub(crate) async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
+    claims::first(conn).await.unwrap()
+}
+
+/// Waits until a job is so.
+pub(crate) async fn until(db: &Database, what: &str, condition: &str) {
+    let sql =
+        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
+    db.until_empty(Duration::from_secs(60), what, &sql).await;
+}
+
+/// Locks all rows until the connection's transaction ends.
+pub(crate) async fn lock_rows(conn: &mut AsyncPgConnection) {
+    let lock = "BEGIN; SELECT FROM sync_jobs FOR UPDATE";
+    conn.batch_execute(lock).await.unwrap();
 }
 
 /// Makes all claims expire, as if their workers had been gone for long.
@@ -60,25 +83,18 @@ pub(crate) async fn expire(db: &Database) {
 }
 
 pub(crate) async fn state_of(conn: &mut AsyncPgConnection, id: i64) -> State {
-    sync_jobs::table
-        .find(id)
-        .select(claim::state::<SyncJob>())
-        .get_result(conn)
-        .await
-        .unwrap()
+    let state = sync_jobs::table.find(id).select(claim::state::<SyncJob>());
+    state.get_result(conn).await.unwrap()
 }
 
 /// One job's row as text, to see that nothing has changed it.
 pub(crate) async fn row(conn: &mut AsyncPgConnection, id: i64) -> String {
-    let sql = format!("SELECT sync_jobs::text FROM sync_jobs WHERE id = {id}");
-    let sql = format!("({sql})");
-    diesel::select(diesel::dsl::sql::<diesel::sql_types::Text>(&sql))
-        .get_result(conn)
-        .await
-        .unwrap()
+    let text = diesel::dsl::sql::<diesel::sql_types::Text>("sync_jobs::text");
+    let row = sync_jobs::table.find(id).select(text);
+    row.get_result(conn).await.unwrap()
 }
 
-pub(crate) fn assert_lost(result: Result<(), Error>) {
-    let error = result.unwrap_err();
-    assert_matches!(&error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#"));
+pub(crate) fn assert_lost<R: Debug>(result: Result<R, Error>) {
+    let is_lost = |error: &Error| matches!(error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#"));
+    assert!(result.as_ref().is_err_and(is_lost), "{result:?}");
 }

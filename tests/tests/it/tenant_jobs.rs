@@ -1,7 +1,7 @@
 //! A table of jobs of which each tenant may have few at a time.
 
 use advisory_runtime::claim::{self, Claim, Claimed};
-use advisory_tests::Database;
+use advisory_tests::{Database, claims};
 use diesel::prelude::*;
 use diesel_async::AsyncPgConnection;
 
@@ -52,9 +52,7 @@ pub(crate) async fn jobs(tenants: &[(&str, u32)]) -> Database {
              failed_at timestamptz)",
     )
     .await;
-    for sql in claim::indexes::<One>() {
-        db.run(&sql).await;
-    }
+    db.run(&claim::indexes::<One>().concat()).await;
     for (nth, (tenant, count)) in tenants.iter().enumerate() {
         db.run(&format!(
             "INSERT INTO job (tenant_id, run_at) SELECT '{tenant}', now() - interval '1 day' + {nth} * interval '1 minute' \
@@ -66,9 +64,9 @@ pub(crate) async fn jobs(tenants: &[(&str, u32)]) -> Database {
 }
 
 pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Option<Claimed<One>> {
-    claim::next("worker").first(conn).await.unwrap()
+    claims::first(conn).await
 }
 
 pub(crate) async fn by_key(conn: &mut AsyncPgConnection, id: i64) -> Option<Claimed<One>> {
-    claim::next("worker").key(id).first(conn).await.unwrap()
+    claims::by_key(conn, id).await
 }

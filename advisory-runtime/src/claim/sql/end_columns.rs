@@ -67,7 +67,7 @@ impl Fragments {
             End::Complete if T::CompletedAt::COLUMN.is_some() => set.push(COMPLETED_NOW.to_owned()),
             // The row comes back, and its next attempt is the first.
             End::Complete => {
-                set.extend(T::Attempts::COLUMN.map(|_| "{attempts_column} = 0".to_owned()));
+                set.extend(T::Attempts::COLUMN.map(|_| "{counted_column} = 0".to_owned()));
             }
             End::Fail => {
                 set.push(FAILED_NOW.to_owned());
@@ -97,7 +97,7 @@ impl Fragments {
             }
             End::Release => set.extend(
                 T::Attempts::COLUMN
-                    .map(|_| "{attempts_column} = GREATEST({attempts} - 1, 0)".to_owned()),
+                    .map(|_| "{counted_column} = GREATEST({attempts} - 1, 0)".to_owned()),
             ),
         }
         set.join(", ")

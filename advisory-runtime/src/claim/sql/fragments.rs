@@ -3,12 +3,11 @@
 
 use super::{literal, quoted, table};
 use crate::claim::column_type::{HolderType, Time};
-use crate::claim::table::{
-    Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, TimeColumn, ttl,
-};
+use crate::claim::table::{Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, ttl};
 use crate::sql::qualify::{fill, qualify};
 use crate::sql::{IS_DURABLE, OUTCOME};
 use diesel::{Column, Expression};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// The longest pause before another attempt.
@@ -32,7 +31,7 @@ const FIXED: [(&str, &str); 9] = [
 ];
 
 /// SQL by its name in the files.
-pub(super) struct Fragments(Vec<(&'static str, String)>);
+pub(super) struct Fragments(Vec<(Cow<'static, str>, String)>);
 
 impl Fragments {
     /// Those that every statement on the table can have.
@@ -73,24 +72,28 @@ impl Fragments {
         fragments.add("by", by);
         fragments.add("until_column", quoted(T::LockedUntil::NAME));
         fragments.add("by_column", quoted(T::LockedBy::NAME));
-        let error = T::ErrorMessage::COLUMN;
-        fragments.add_column(["error_column", "error"], &table, error);
-        for (names, time) in [
-            (COMPLETED, T::CompletedAt::COLUMN),
-            (FAILED, T::FailedAt::COLUMN),
-            (RUN_AT, T::RunAt::COLUMN),
+        fragments.add_column("error", &table, T::ErrorMessage::COLUMN);
+        for (name, time) in [
+            ("completed", T::CompletedAt::COLUMN),
+            ("failed", T::FailedAt::COLUMN),
+            ("run_at", T::RunAt::COLUMN),
         ] {
-            let [column, value, open, close] = names;
-            fragments.add_column([column, value], &table, time.map(|time| time.name));
-            let [before, behind] = time.map_or(["", ""], |time| time.around);
-            fragments.add(open, before);
-            fragments.add(close, behind);
+            fragments.add_column(name, &table, time.map(|time| time.name));
+            let [before, after] = time.map_or(["", ""], |time| time.around);
+            fragments.add(format!("{name}_open"), before);
+            fragments.add(format!("{name}_close"), after);
         }
         let ttl = ttl::<T>().as_millis();
         fragments.add("prompt", (ttl / 4).min(1_000).to_string());
         fragments.add("ttl", format!("CAST('{ttl} ms' AS pg_catalog.interval)"));
-        fragments.add("clock", around(UntilType::<T>::AROUND, CLOCK));
-        fragments.add("start", around(UntilType::<T>::AROUND, START));
+        // The statement's time is stable, so that the scan of an index can end at it.
+        let [open, close] = UntilType::<T>::AROUND;
+        for (name, clock) in [
+            ("clock", "clock_timestamp"),
+            ("start", "statement_timestamp"),
+        ] {
+            fragments.add(name, format!("{open}pg_catalog.{clock}(){close}"));
+        }
         fragments.add("holder", ByType::<T>::OLD);
         fragments.add("new_holder", ByType::<T>::NEW);
         fragments.add(
@@ -101,45 +104,67 @@ impl Fragments {
         let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
         fragments.add("first_pause", first.to_string());
         fragments.add("longest_pause", longest.to_string());
-        let attempts = T::Attempts::COLUMN.map(|(name, _)| name);
-        fragments.add_column(["attempts_column", "attempts_value"], &table, attempts);
-        if let Some((_, largest)) = T::Attempts::COLUMN {
-            fragments.add("attempts", "COALESCE({attempts_value}, 0)");
-            fragments.add("all_but_one", (largest - 1).to_string());
-            fragments.add(
+        fragments.count_attempts::<T>(&table);
+        let (pauses, last) = pauses::<T>();
+        fragments.add("pauses", pauses);
+        fragments.add("last_pause", last.to_string());
+        fragments
+    }
+
+    /// What depends on the columns of the attempts.
+    fn count_attempts<T: Claim>(&mut self, table: &str) {
+        let attempts = T::Attempts::COLUMN.map(|column| column.name);
+        self.add_column("counted", table, attempts);
+        if let Some(column) = T::Attempts::COLUMN {
+            let attempts = if column.is_nullable {
+                "COALESCE({counted}, 0)"
+            } else {
+                "{counted}"
+            };
+            self.add("attempts", attempts);
+            // An attempt before the last one cannot exceed the column.
+            let is_bounded = has_last_attempt::<T>()
+                && T::MaxAttempts::COLUMN.is_none()
+                && T::MAX_ATTEMPTS.is_some_and(|most| i64::from(most) <= column.largest);
+            let all_but_one = column.largest - 1;
+            self.add(
+                "attempts_before",
+                if is_bounded {
+                    "{attempts}".to_owned()
+                } else {
+                    format!("LEAST({{attempts}}, {all_but_one})")
+                },
+            );
+            self.add(
                 "doubled",
                 "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))",
             );
         } else {
-            fragments.add("doubled", "1");
+            self.add("doubled", "1");
         }
         let max = match (T::MaxAttempts::COLUMN, T::MAX_ATTEMPTS) {
-            (Some((name, _)), _) => Some(column(name)),
+            (Some(most), _) => Some(format!("{table}.{}", quoted(most.name))),
             (None, most) => most.map(|most| most.to_string()),
         };
         let is_spent = match max.filter(|_| T::Attempts::COLUMN.is_some()) {
             Some(max) => {
-                fragments.add("max_attempts", max);
+                self.add("max_attempts", max);
                 "{attempts} >= {max_attempts}"
             }
             None => "false",
         };
-        fragments.add("is_spent", is_spent);
-        let (pauses, last) = pauses::<T>();
-        fragments.add("pauses", pauses);
-        fragments.add("last_pause", last.to_string());
+        self.add("is_spent", is_spent);
         let attempt = if T::Attempts::COLUMN.is_some() {
             "CAST({attempts} AS int4)"
         } else {
             "1"
         };
-        fragments.add("attempt", attempt);
-        fragments
+        self.add("attempt", attempt);
     }
 
     /// A fragment, which can contain others. It takes the place of an earlier one of its name.
-    pub(super) fn add(&mut self, name: &'static str, sql: impl Into<String>) {
-        self.0.push((name, sql.into()));
+    pub(super) fn add(&mut self, name: impl Into<Cow<'static, str>>, sql: impl Into<String>) {
+        self.0.push((name.into(), sql.into()));
     }
 
     /// A statement: with fragments in place of their names, qualified, and without comments.
@@ -152,10 +177,6 @@ impl Fragments {
         qualify(&fill(template, &find))
     }
 }
-
-const CLOCK: &str = "pg_catalog.clock_timestamp()";
-/// The statement's time is stable, so that the scan of an index can end at it.
-const START: &str = "pg_catalog.statement_timestamp()";
 
 /// The time from the statement's start, and so with the wait for the row, to the expiry.
 const LASTS: &str = "{until} - {start}";
@@ -223,7 +244,7 @@ impl Fragments {
     pub(super) fn is_claimable<T: Claim>(which: Claimable) -> String {
         let mut conditions = Vec::new();
         conditions.extend(T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL"));
-        conditions.extend(T::FailedAt::COLUMN.map(|_| "{failed_at} IS NULL"));
+        conditions.extend(T::FailedAt::COLUMN.map(|_| "{failed} IS NULL"));
         conditions.push(match which {
             Claimable::Fresh => "{until} IS NULL",
             Claimable::Due if T::RunAt::COLUMN.is_some() => {
@@ -251,8 +272,8 @@ impl Fragments {
             ("{by_column}", "{new_holder}", "NULL"),
         ];
         set.extend(T::Attempts::COLUMN.map(|_| {
-            let counted = "LEAST({attempts}, {all_but_one}) + 1";
-            ("{attempts_column}", counted, "{attempts_value}")
+            let counted = "{attempts_before} + 1";
+            ("{counted_column}", counted, "{counted}")
         }));
         let set = set.into_iter().map(|(column, value, otherwise)| {
             if has_last_attempt::<T>() {
@@ -273,25 +294,14 @@ impl Fragments {
         set.join(", ")
     }
 
-    /// A column's name, and the column with its table, if the table has it.
-    fn add_column(&mut self, names: [&'static str; 2], table: &str, column: Option<&str>) {
-        if let Some(column) = column {
-            self.add(names[0], quoted(column));
-            self.add(names[1], format!("{table}.{}", quoted(column)));
+    /// A column with its table, and its name alone, if the table has it.
+    fn add_column(&mut self, name: &'static str, table: &str, column: Option<&str>) {
+        if let Some(column) = column.map(quoted) {
+            self.add(name, format!("{table}.{column}"));
+            self.add(format!("{name}_column"), column);
         }
     }
 }
-
-/// The names of a time's column: alone, with its table, and what is around a `timestamptz` in its
-/// type.
-const COMPLETED: [&str; 4] = [
-    "completed_column",
-    "completed",
-    "completed_open",
-    "completed_close",
-];
-const FAILED: [&str; 4] = ["failed_column", "failed_at", "failed_open", "failed_close"];
-const RUN_AT: [&str; 4] = ["run_at_column", "run_at", "run_at_open", "run_at_close"];
 
 /// A renewed claim.
 pub(super) const RENEWED: &str = "{until_column} = {clock} + {ttl}";
@@ -303,21 +313,13 @@ pub(super) const COMPLETED_NOW: &str =
 pub(super) const FAILED_NOW: &str =
     "{failed_column} = {failed_open}clock_timestamp(){failed_close}";
 
-fn around([open, close]: [&str; 2], sql: &str) -> String {
-    format!("{open}{sql}{close}")
-}
-
-/// The columns that end a row for good.
-fn terminal<T: Claim>() -> impl Iterator<Item = TimeColumn> {
-    [T::CompletedAt::COLUMN, T::FailedAt::COLUMN]
-        .into_iter()
-        .flatten()
-}
-
 /// Not done for good.
 pub(super) fn pending<T: Claim>(column: impl Fn(&str) -> String) -> Vec<String> {
-    let pending = terminal::<T>().map(|time| format!("{} IS NULL", column(time.name)));
-    pending.collect()
+    let terminal = [T::CompletedAt::COLUMN, T::FailedAt::COLUMN];
+    let terminal = terminal.into_iter().flatten();
+    terminal
+        .map(|time| format!("{} IS NULL", column(time.name)))
+        .collect()
 }
 
 /// The columns of the order, or the time from which a row can be claimed, and the columns of the

@@ -29,12 +29,12 @@ pub(in crate::claim) fn state<T: Claim>() -> String {
     );
     case(
         T::FailedAt::COLUMN.is_some(),
-        "{failed_at} IS NOT NULL",
+        "{failed} IS NOT NULL",
         "failed",
     );
     case(true, "{until} > {clock}", "running");
     case(true, "{until} IS NOT NULL", "expired");
-    let is_retried = format!("{IS_LATER} AND {{attempts_value}} > 0");
+    let is_retried = format!("{IS_LATER} AND {{counted}} > 0");
     case(
         has_run_at && T::Attempts::COLUMN.is_some(),
         &is_retried,

@@ -1,0 +1,46 @@
+//! Claims rows of a test's types, which the server must not refuse.
+
+use crate::bookings::in_transaction;
+use advisory_runtime::claim::{self, Claim, Claimed, Error, KeyValue};
+use diesel::result::Error as DieselError;
+use diesel_async::AsyncPgConnection;
+
+/// Claims the first row, if there is one.
+pub async fn first<T: Claim>(conn: &mut AsyncPgConnection) -> Option<Claimed<T>> {
+    claim::next("worker").first(conn).await.unwrap()
+}
+
+/// Claims the row with a key, if it can be claimed.
+pub async fn by_key<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    key: impl KeyValue<T::Key>,
+) -> Option<Claimed<T>> {
+    claim::next("worker").key(key).first(conn).await.unwrap()
+}
+
+/// Claims at most `limit` rows, in their order.
+pub async fn load<T: Claim>(conn: &mut AsyncPgConnection, limit: u32) -> Vec<Claimed<T>> {
+    claim::next("worker").load(conn, limit).await.unwrap()
+}
+
+/// Runs steps in a transaction, and rolls it back.
+pub async fn roll_back(
+    conn: &mut AsyncPgConnection,
+    steps: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<(), Error>,
+) {
+    let rolled_back = in_transaction(conn, async |conn| {
+        steps(conn).await.unwrap();
+        Err::<(), _>(Error::Database(DieselError::RollbackTransaction))
+    });
+    rolled_back.await.unwrap_err();
+}
+
+/// The error of a body, with this message.
+pub fn failure(message: &str) -> Error {
+    Error::Database(DieselError::QueryBuilderError(message.into()))
+}
+
+/// Whether a body has returned this error of its own.
+pub fn is_failure(error: &Error) -> bool {
+    matches!(error, Error::Database(DieselError::QueryBuilderError(_)))
+}
