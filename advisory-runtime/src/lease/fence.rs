@@ -134,19 +134,7 @@ impl Lease {
     /// `EXISTS (SELECT … FOR KEY SHARE)`: nobody else is granted the key until the statement's
     /// transaction ends.
     ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use advisory_runtime::lease::Lease;
-    /// use diesel::prelude::*;
-    /// use diesel_async::{AsyncPgConnection, RunQueryDsl};
-    /// # diesel::table! { report (id) { id -> BigInt, state -> Text } }
-    ///
-    /// async fn publish(conn: &mut AsyncPgConnection, lease: &Lease) -> QueryResult<bool> {
-    ///     let current = report::table.filter(lease.is_current());
-    ///     Ok(diesel::update(current).set(report::state.eq("published")).execute(conn).await? > 0)
-    /// }
-    /// ```
+    /// See [`IsCurrent`] for an example.
     pub fn is_current(&self) -> IsCurrent {
         // The statement may have other values before these, so Diesel numbers them.
         let mut texts = self.table.texts.is_current().into_iter();
@@ -163,15 +151,16 @@ impl Lease {
 
 /// The condition that a lease's token is current; see [`Lease::is_current`].
 ///
-/// ```
+/// ```no_run
 /// use advisory_runtime::lease::{IsCurrent, Lease};
 /// use diesel::prelude::*;
+/// use diesel_async::{AsyncPgConnection, RunQueryDsl};
 /// # diesel::table! { report (id) { id -> BigInt, state -> Text } }
 ///
-/// #[diesel::dsl::auto_type]
-/// fn publishable(lease: &Lease) -> _ {
+/// async fn publish(conn: &mut AsyncPgConnection, lease: &Lease) -> QueryResult<bool> {
 ///     let is_current: IsCurrent = lease.is_current();
-///     report::table.filter(is_current)
+///     let current = report::table.filter(is_current);
+///     Ok(diesel::update(current).set(report::state.eq("published")).execute(conn).await? > 0)
 /// }
 /// ```
 pub type IsCurrent = SqlLiteral<

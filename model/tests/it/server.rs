@@ -34,7 +34,7 @@ const MODEL: Leases = Leases {
     is_symmetric: false,
 };
 
-/// A statement of the library, and a text that no other one has.
+/// A statement of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Statement {
     Acquire,
@@ -46,6 +46,18 @@ enum Statement {
 }
 
 use Statement::{Acquire, Complete, Fence, Release, Renew, TakeOver};
+
+/// A text of each statement that none after it has.
+const TEXTS: [(&str, Option<Statement>); 7] = [
+    // A grant that also removes expired rows.
+    ("swept AS", None),
+    ("pg_try_advisory_xact_lock", Some(Acquire)),
+    ("nextval", Some(TakeOver)),
+    ("renewed AS", Some(Renew)),
+    ("fenced AS", Some(Fence)),
+    ("pg_current_xact_id", Some(Complete)),
+    ("LEAST(expires_at", Some(Release)),
+];
 
 /// The statements, as the library has prepared them.
 async fn statements(db: &Database) -> BTreeMap<Statement, String> {
@@ -67,18 +79,10 @@ async fn statements(db: &Database) -> BTreeMap<Statement, String> {
         });
         completed.await.unwrap();
         for sent in prepared(&mut conn, "advisory_lease").await {
-            let has = |text: &str| sent.statement.contains(text);
-            let statement = match () {
-                () if has("swept AS") => continue,
-                () if has("pg_try_advisory_xact_lock") => Acquire,
-                () if has("nextval") => TakeOver,
-                () if has("renewed AS") => Renew,
-                () if has("fenced AS") => Fence,
-                () if has("pg_current_xact_id") => Complete,
-                () if has("LEAST(expires_at") => Release,
-                () => continue,
-            };
-            found.insert(statement, sent.statement);
+            let known = TEXTS.iter().find(|(text, _)| sent.statement.contains(text));
+            if let Some((_, Some(statement))) = known {
+                found.insert(*statement, sent.statement);
+            }
         }
         drop(conn);
         held.finish(Ok::<_, Error>(())).await.unwrap_err();
