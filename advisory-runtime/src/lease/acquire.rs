@@ -224,8 +224,8 @@ impl Table {
     ) -> Result<Option<Lease>, Error> {
         request.check()?;
         let grant_id = random().cast_signed();
-        let taken = self.grant(conn, &request, grant_id, Some(token)).await;
-        Ok(taken?.ok())
+        let granted = self.grant(conn, &request, grant_id, Some(token)).await;
+        Ok(granted?.ok())
     }
 
     /// Moves the sequence, which has not reached this number or is not in the server's timeline.
