@@ -140,7 +140,6 @@ pub struct Events(Arc<Mutex<Vec<String>>>);
 
 impl Events {
     /// For `observe`.
-    #[must_use]
     pub fn observer(&self) -> impl Fn(Event<'_>) + Send + Sync + 'static {
         let Self(events) = self.clone();
         move |event| {
