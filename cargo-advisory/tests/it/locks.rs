@@ -67,8 +67,8 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
     let leased = |id: &str| Request::rendered("report:<month>", format!("report:{id}"));
     orphan(db.url(), &table, leased("2026-10")).await;
     let day = Duration::from_secs(86_400);
-    let leases = leases_at(db.url(), 1).table(table);
-    once(&leases, leased("2026-11").keep(day)).await.unwrap();
+    let source = leases_at(db.url(), 1).table(table);
+    once(&source, leased("2026-11").keep(day)).await.unwrap();
     db.run(
         "CREATE TABLE jobs (tenant int, no int, locked_until timestamptz, locked_by text, PRIMARY KEY (tenant, no)); \
          INSERT INTO jobs VALUES (1, 7, clock_timestamp() + interval '1 hour', 'one#u'), \

@@ -132,12 +132,12 @@ async fn one_of_two_takes_a_lease_over() {
             table.take_over(&mut b, key("k"), token),
             table.take_over(&mut c, key("k"), token),
         );
-        let taken: Vec<Lease> = [one, other]
+        let winners: Vec<Lease> = [one, other]
             .into_iter()
             .filter_map(Result::unwrap)
             .collect();
-        let [new] = &taken[..] else {
-            panic!("{taken:?}")
+        let [new] = &winners[..] else {
+            panic!("{winners:?}")
         };
         assert!(new.token() > token);
         assert!(table.release(&mut b, new).await.unwrap());
