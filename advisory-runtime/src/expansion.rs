@@ -308,7 +308,6 @@ pub mod lease {
     pub use crate::lease::Request;
     pub use crate::lease::guard::finish_at;
     pub use crate::lease::source::acquire_at;
-    pub use crate::lease::steps::Steps;
 }
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::error::{Fallible, ProductError, never};

@@ -7,11 +7,14 @@ use crate::rivals::diesel_async::connect;
 use crate::rivals::two_tables::TwoTables;
 use crate::setting::{Keys, Setting};
 use crate::side::{Beside, Open, Operation};
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
-use advisory_runtime::lease::{Request, Table};
+use advisory_runtime::lease::{self, Leases, Request, Table};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::{
+    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
+};
 use std::error::Error;
 
 pub(crate) async fn run(
@@ -42,17 +45,12 @@ async fn measure(
     connections: usize,
     rounds: usize,
 ) -> Result<Measured, Box<dyn Error>> {
-    let table = Table::new();
-    table.set_up(&mut db.connect().await).await?;
+    Table::new().set_up(&mut db.connect().await).await?;
     TwoTables::set_up(&mut db.connect().await).await;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for index in 0..connections {
         let key = format!("job:{index}");
-        ours.push(Ours {
-            table: table.clone(),
-            conn: db.connect().await,
-            key: key.clone(),
-        });
+        ours.push(Ours::new(db.url(), key.clone()));
         theirs.push(TwoTables::new(db.connect().await, key));
     }
     let keys = Keys::Distinct;
@@ -61,28 +59,37 @@ async fn measure(
     Ok(case.measure(rounds, &mut ours, &mut theirs).await)
 }
 
-/// A lease without contention.
+/// A lease without contention, on a pool of one connection.
 pub(crate) struct Ours {
-    table: Table,
-    conn: AsyncPgConnection,
+    leases: Leases<Pool<AsyncPgConnection>>,
     key: String,
+}
+
+impl Ours {
+    fn new(url: &str, key: String) -> Self {
+        let mut config = ManagerConfig::default();
+        config.recycling_method = RecyclingMethod::Fast;
+        let manager = AsyncDieselConnectionManager::new_with_config(url, config);
+        let pool = Pool::builder(manager).max_size(1).build();
+        let leases = Leases::new(pool.expect("a pool without timeouts"));
+        Self { leases, key }
+    }
 }
 
 impl Open for Ours {
     async fn open(url: &str, key: i64) -> Self {
-        let (table, mut conn) = (Table::new(), connect(url).await);
-        table.set_up(&mut conn).await.expect("the table");
-        let key = format!("job:{key}");
-        Self { table, conn, key }
+        let mut conn = connect(url).await;
+        Table::new().set_up(&mut conn).await.expect("the table");
+        Self::new(url, format!("job:{key}"))
     }
 }
 
 impl Operation for Ours {
     async fn operate(&mut self) {
         let request = Request::text(self.key.clone()).wait(Wait::Never);
-        let lease = self.table.acquire(&mut self.conn, request).await;
-        let lease = lease.expect("nobody else wants it");
-        let released = self.table.release(&mut self.conn, &lease).await;
-        assert!(released.expect("the server answers"), "it was held");
+        let held = self.leases.acquire(request).await;
+        let held = held.expect("nobody else wants it");
+        let released = held.finish(Ok::<_, lease::Error>(())).await;
+        released.expect("it was held");
     }
 }

@@ -1,9 +1,8 @@
 //! A primary and its standby, and clients that look for the primary.
 
+use crate::leases::{key, leases_at, once};
 use crate::{OwnServer, left_out, owns_server};
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::Wait;
-use advisory_runtime::lease::{Lease, Request, Table};
+use advisory_runtime::lease::Table;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
@@ -71,20 +70,10 @@ pub async fn cut_off(primary: &OwnServer, standby: &OwnServer) {
     until(&mut to, "NOT EXISTS (SELECT FROM pg_stat_wal_receiver)").await;
 }
 
-fn key(text: &str) -> Request {
-    Request::text(text).wait(Wait::Never)
-}
-
-/// Grants a lease for a long time.
-pub async fn grant(conn: &mut AsyncPgConnection, text: &str) -> Lease {
-    Table::new().acquire(conn, key(text)).await.unwrap()
-}
-
-/// A grant that is released at once.
-pub async fn token(conn: &mut AsyncPgConnection, text: &str) -> i64 {
-    let lease = grant(conn, text).await;
-    assert!(Table::new().release(conn, &lease).await.unwrap());
-    lease.token().get()
+/// The token of a grant that is released at once.
+pub async fn token(server: &OwnServer, text: &str) -> i64 {
+    let granted = once(&leases_at(server.url(), 1), key(text)).await;
+    granted.unwrap().get()
 }
 
 /// Connects to whichever server is the primary, as soon as there is one.

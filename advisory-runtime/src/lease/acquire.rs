@@ -1,18 +1,17 @@
 //! Grants a lease: by one statement, and a second one if the sequence is behind or the row is
 //! locked.
 
-use super::queries::Rights;
 use super::request::milliseconds;
 use super::row::micros;
 use super::sql::{BEHIND, Form, LOCKED, timeline};
-use super::statement::{GrantColumns, Statement, Value, count};
+use super::statement::{GrantColumns, Rights, Statement, Value, count, outside_transaction};
 use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Request, Table};
 use crate::Connection;
 use crate::driver::{Queries, depth};
 use crate::error::is_connection_lost;
 use crate::random::random;
-use crate::rows::{Expiry, Sent, is_conflict, require_no_transaction};
+use crate::rows::{Expiry, Sent, is_conflict};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -35,8 +34,18 @@ impl Table {
         request: &Request,
         grant_id: i64,
     ) -> Result<Result<Lease, Refusal>, Error> {
-        require_no_transaction(conn)
-            .map_err(|unusable| Error::unusable(unusable, request.name()))?;
+        self.grant(conn, request, grant_id, None).await
+    }
+
+    /// Grants a free key, or takes over the one of the token that was seen.
+    async fn grant<D: Queries>(
+        &self,
+        conn: &mut D,
+        request: &Request,
+        grant_id: i64,
+        seen: Option<FencingToken>,
+    ) -> Result<Result<Lease, Refusal>, Error> {
+        outside_transaction(conn, request.name())?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let number = random();
         // Sometimes the first rows: few random places are in front of them.
@@ -45,27 +54,24 @@ impl Table {
             swept_from[..8].copy_from_slice(&number.to_be_bytes());
         }
         let hash = request.key_hash();
-        let [key, grant, holder, text, pattern, ttl, data] =
-            self.grant_values(request, hash, grant_id);
-        let lock = Value::Number(self.grant_lock(&hash));
         let values = [
-            key,
-            grant,
-            holder,
-            text,
-            pattern,
-            ttl,
-            data,
-            lock,
+            Value::Hash(hash),
+            Value::Number(grant_id),
+            Value::Text(Some(&self.holder)),
+            Value::Text(self.has_text.then_some(&request.key)),
+            Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
+            Value::Number(milliseconds(request.ttl)),
+            Value::Text(request.data.as_deref()),
+            Value::Number(seen.map_or_else(|| self.grant_lock(&hash), FencingToken::get)),
             Value::Hash(swept_from),
         ];
-        // A test's transaction removes no expired rows: they would stay locked until it ends.
-        let acquire = if number.is_multiple_of(SWEEPS) && !is_test {
-            Form::AcquireAndSweep
-        } else {
-            Form::Acquire
+        let first = match seen {
+            Some(_) => Form::TakeOver,
+            // A test's transaction removes no expired rows: they would stay locked until it ends.
+            None if number.is_multiple_of(SWEEPS) && !is_test => Form::AcquireAndSweep,
+            None => Form::Acquire,
         };
-        let (mut form, mut moves) = (acquire, 0);
+        let (mut form, mut moves) = (first, 0);
         loop {
             let sent = Sent::now();
             let has_timeline = self.has_timeline(is_test);
@@ -73,37 +79,37 @@ impl Table {
                 Form::AcquireAndSweep => &values[..],
                 _ => &values[..8],
             };
-            let answer = self.send_grant(conn, form, has_timeline, values).await;
-            return match answer.and_then(|answer| answer.ok_or(DieselError::NotFound)) {
-                Ok((Some(number), BEHIND, _)) if moves < MOVES => {
+            return match self.send_grant(conn, form, has_timeline, values).await {
+                Ok(Some((Some(number), BEHIND, _))) if moves < MOVES => {
                     self.move_sequence(conn, request, number, is_test).await?;
-                    (form, moves) = (acquire, moves + 1);
+                    (form, moves) = (first, moves + 1);
                     continue;
                 }
-                Ok((Some(_), LOCKED, _)) => {
+                Ok(Some((Some(_), LOCKED, _))) => {
                     form = Form::Insert;
                     continue;
                 }
-                Ok((Some(token), left @ 0.., _)) => {
+                Ok(Some((Some(token), left @ 0.., _))) => {
                     // The grant of an earlier try is not a whole ttl away from its expiry.
                     let ttl = match micros(left) {
                         Duration::ZERO => request.ttl,
                         left => left.min(request.ttl),
                     };
-                    let until = Expiry::after(sent, ttl);
-                    let lease =
-                        Lease::new(self, request, hash, grant_id, FencingToken(token), until);
+                    let (token, until) = (FencingToken(token), Expiry::after(sent, ttl));
+                    let lease = Lease::new(self, request, hash, grant_id, token, until);
                     Ok(Ok(Lease { is_test, ..lease }))
                 }
-                // It is set back again and again.
-                Ok((Some(_), ..)) => Ok(Err(Refusal::Conflict)),
-                Ok((None, left, _)) if left < 0 => Ok(Err(Refusal::Done {
+                // The sequence is set back again and again, or no row has the token that was seen.
+                Ok(Some((Some(_), ..)) | None) => Ok(Err(Refusal::Conflict)),
+                Ok(Some((None, left, _))) if left < 0 => Ok(Err(Refusal::Done {
                     remaining: micros(left.saturating_neg()),
                 })),
-                Ok((None, left, lock_timeout)) => Ok(Err(Refusal::Held {
+                Ok(Some((None, left, lock_timeout))) => Ok(Err(Refusal::Held {
                     left: micros(left),
                     lock_timeout: Some(micros(lock_timeout)).filter(|limit| !limit.is_zero()),
                 })),
+                // The holder has changed the row.
+                Err(error) if is_conflict(&error) && seen.is_some() => continue,
                 Err(error) if is_conflict(&error) => Ok(Err(Refusal::Conflict)),
                 Err(error) => match self.explain_grant(conn, error, request, has_timeline).await {
                     None => continue,
@@ -120,7 +126,7 @@ impl Table {
         has_timeline: bool,
         values: &[Value<'_>],
     ) -> Result<Option<Answer>, DieselError> {
-        let text = self.named.texts.of_grant(form, has_timeline);
+        let text = self.texts.of_grant(form, has_timeline);
         let mut rows = if form == Form::Acquire && has_timeline && self.is_default() {
             let statement = Statement::<GrantColumns, 1>::new(text, values);
             conn.load(statement).await?
@@ -150,8 +156,9 @@ impl Table {
             error,
             DieselError::DatabaseError(DatabaseErrorKind::Unknown, _)
         );
-        let error = self.explain_with(conn, error, request.name(), Rights::Grant);
-        let error = error.await;
+        let error = self
+            .explain(conn, error, request.name(), Rights::Grant)
+            .await;
         if !has_timeline || !is_unknown || !matches!(error, Error::Database(_)) {
             return Some(error);
         }
@@ -162,24 +169,6 @@ impl Table {
             }
             _ => Some(error),
         }
-    }
-
-    /// The values that the statements of grants begin with.
-    fn grant_values<'v>(
-        &'v self,
-        request: &'v Request,
-        key_hash: [u8; 32],
-        grant_id: i64,
-    ) -> [Value<'v>; 7] {
-        [
-            Value::Hash(key_hash),
-            Value::Number(grant_id),
-            Value::Text(Some(&self.holder)),
-            Value::Text(self.has_text.then_some(&request.key)),
-            Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
-            Value::Number(milliseconds(request.ttl)),
-            Value::Text(request.data.as_deref()),
-        ]
     }
 
     /// Takes over a lease whose token one has seen, before it expires: for operators, and for
@@ -200,12 +189,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// As [`Leases::acquire`](super::Leases::acquire), without [`Error::Held`] and [`Error::Done`];
-    /// [`Error::InTransaction`] inside a transaction, which could undo it.
-    ///
-    /// # Cancel safety
-    ///
-    /// Not cancel safe: the lease may be taken over, and lasts for its ttl.
+    /// Those of [`Table`]; [`Error::InTransaction`] inside a transaction, which could undo it;
+    /// [`Error::KeyTooLong`] and [`Error::Invalid`].
     ///
     /// # Examples
     ///
@@ -238,43 +223,9 @@ impl Table {
         token: FencingToken,
     ) -> Result<Option<Lease>, Error> {
         request.check()?;
-        require_no_transaction(conn)
-            .map_err(|unusable| Error::unusable(unusable, request.name()))?;
-        let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
-        let (hash, grant_id) = (request.key_hash(), random().cast_signed());
-        let [key, grant, holder, text, pattern, ttl, data] =
-            self.grant_values(&request, hash, grant_id);
-        let seen = Value::Number(token.get());
-        let values = [key, grant, holder, text, pattern, ttl, data, seen];
-        let mut moves = 0;
-        loop {
-            let sent = Sent::now();
-            let has_timeline = self.has_timeline(is_test);
-            let answer = self.send_grant(conn, Form::TakeOver, has_timeline, &values);
-            return match answer.await {
-                Ok(Some((Some(number), BEHIND, _))) if moves < MOVES => {
-                    self.move_sequence(conn, &request, number, is_test).await?;
-                    moves += 1;
-                    continue;
-                }
-                Ok(Some((Some(token), 0, _))) => {
-                    let until = Expiry::after(sent, request.ttl);
-                    let lease =
-                        Lease::new(self, &request, hash, grant_id, FencingToken(token), until);
-                    Ok(Some(Lease { is_test, ..lease }))
-                }
-                Ok(_) => Ok(None),
-                // Each means that the holder has changed the row.
-                Err(error) if is_conflict(&error) => continue,
-                Err(error) => match self
-                    .explain_grant(conn, error, &request, has_timeline)
-                    .await
-                {
-                    None => continue,
-                    Some(error) => Err(error),
-                },
-            };
-        }
+        let grant_id = random().cast_signed();
+        let granted = self.grant(conn, &request, grant_id, Some(token)).await;
+        Ok(granted?.ok())
     }
 
     /// Moves the sequence, which has not reached this number or is not in the server's timeline.
@@ -286,7 +237,7 @@ impl Table {
         is_test: bool,
     ) -> Result<(), Error> {
         let has_timeline = self.has_timeline(is_test);
-        let text = |form| self.named.texts.of_grant(form, has_timeline);
+        let text = |form| self.texts.of_grant(form, has_timeline);
         // After a failover every program finds it behind at once, and one of them moves it.
         if let Ok(1..) = count(conn, text(Form::IsMoved), &[Value::Number(number)]).await {
             return Ok(());
@@ -304,7 +255,7 @@ impl Table {
             Ok(()) => Ok(()),
             Err(error) => {
                 let (lock, rights) = (request.name(), Rights::MoveSequence);
-                Err(self.explain_with(conn, error, lock, rights).await)
+                Err(self.explain(conn, error, lock, rights).await)
             }
         }
     }

@@ -1,14 +1,12 @@
 //! Changes the row of a grant, or asks for it, each in one round trip.
 
-use super::grant::Granted;
-use super::request::{milliseconds, name_of, wrong_data};
+use super::request::{name_of, wrong_data};
 use super::sql::Form;
-use super::statement::{RenewColumns, SettleColumns, Statement, Value, count};
+use super::statement::{Statement, Value, count, outside_transaction};
 use super::{Error, Lease, Row, Table};
 use crate::Connection;
 use crate::driver::Queries;
 use crate::random::random;
-use crate::rows::{Renewed, Settled, require_no_transaction};
 use std::time::Duration;
 
 impl Table {
@@ -28,31 +26,20 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::MissingTable`] (42P01), [`Error::MissingRights`] (42501), [`Error::Standby`],
-    /// [`Error::Database`], such as 55P03 after `lock_timeout`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Not cancel safe: the key may be free or not.
+    /// Those of [`Table`], such as 55P03 after `lock_timeout`.
     pub async fn free<C: Connection>(&self, conn: &mut C, row: &Row) -> Result<bool, Error> {
         self.free_on(conn.pg(), row).await
     }
 
     pub(crate) async fn free_on<D: Queries>(&self, conn: &mut D, row: &Row) -> Result<bool, Error> {
-        let hash = Value::Hash(row.key_hash);
         let values = [
-            hash,
+            Value::Hash(row.key_hash),
             Value::Number(random().cast_signed()),
             Value::Number(row.token.0),
         ];
-        match count(conn, self.named.texts.get(Form::Free), &values).await {
-            Ok(rows) => Ok(rows > 0),
-            Err(error) => {
-                let pattern = row.pattern.clone();
-                let lock = pattern.unwrap_or_else(|| name_of(&row.key_hash));
-                Err(self.explain(conn, error, lock.into()).await)
-            }
-        }
+        let pattern = row.pattern.clone();
+        let lock = pattern.unwrap_or_else(|| name_of(&row.key_hash));
+        self.affects(conn, Form::Free, &values, lock.into()).await
     }
 
     /// Sets the holder's data, or erases it; `false` if the lease is not held any more.
@@ -64,11 +51,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release); [`Error::Invalid`] for more than 1,024 bytes, and for NUL.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the data is set or not.
+    /// Those of [`Table`]; [`Error::InTransaction`] inside a transaction; [`Error::Invalid`] for more
+    /// than 1,024 bytes, and for NUL.
     pub async fn set_data<C: Connection>(
         &self,
         conn: &mut C,
@@ -88,10 +72,12 @@ impl Table {
             let lock = lease.name();
             return Err(Error::Invalid { lock, reason });
         }
-        require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
+        outside_transaction(conn, lease.name())?;
         let [hash, grant, token] = lease.values();
         let values = [hash, grant, token, Value::Text(data)];
-        let is_held = self.affects(conn, lease, Form::SetData, &values).await?;
+        let is_held = self
+            .affects(conn, Form::SetData, &values, lease.name())
+            .await?;
         if !is_held {
             lease.hold.lose();
         }
@@ -109,13 +95,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::MissingTable`]
-    /// (42P01), [`Error::MissingRights`] (42501), [`Error::Standby`], [`Error::BrokenConnection`],
-    /// [`Error::Database`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Not cancel safe: the lease may be released or not.
+    /// Those of [`Table`]; [`Error::InTransaction`] inside a transaction, which could undo it.
     pub async fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         self.release_on(conn.pg(), lease).await
     }
@@ -125,23 +105,17 @@ impl Table {
         conn: &mut D,
         lease: &Lease,
     ) -> Result<bool, Error> {
-        require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
-        let values = lease.acquisition();
+        outside_transaction(conn, lease.name())?;
+        let (text, values) = (self.texts.get(Form::Release), lease.acquisition());
         let released = if self.is_default() {
-            let text = self.named.texts.get(Form::Release);
             let statement: Statement<'_, (), 2> = Statement::new(text, &values);
-            conn.count(statement).await.map(|rows| rows > 0)
+            conn.count(statement).await
         } else {
-            count(conn, self.named.texts.get(Form::Release), &values)
-                .await
-                .map(|rows| rows > 0)
+            count(conn, text, &values).await
         };
-        let released = match released {
-            Ok(released) => Ok(released),
-            Err(error) => Err(self.explain(conn, error, lease.name()).await),
-        };
+        let released = self.explained(conn, released, lease.name()).await;
         lease.hold.lose();
-        released
+        Ok(released? > 0)
     }
 
     /// Ends the lease, and marks its key as done for `keep` from now; `false` if the lease was not
@@ -152,9 +126,9 @@ impl Table {
         lease: &Lease,
         keep: Duration,
     ) -> Result<bool, Error> {
-        require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
+        outside_transaction(conn, lease.name())?;
         let values = lease.values_for(keep)?;
-        let kept = self.affects(conn, lease, Form::Keep, &values).await;
+        let kept = self.affects(conn, Form::Keep, &values, lease.name()).await;
         lease.hold.lose();
         kept
     }
@@ -165,126 +139,7 @@ impl Table {
         conn: &mut D,
         lease: &Lease,
     ) -> Result<bool, Error> {
-        self.affects(conn, lease, Form::Holds, &lease.values())
+        self.affects(conn, Form::Holds, &lease.values(), lease.name())
             .await
     }
-
-    /// Whether the statement found or changed the lease's row.
-    pub(super) async fn affects<D: Queries>(
-        &self,
-        conn: &mut D,
-        lease: &Lease,
-        form: Form,
-        values: &[Value<'_>],
-    ) -> Result<bool, Error> {
-        match count(conn, self.named.texts.get(form), values).await {
-            Ok(rows) => Ok(rows > 0),
-            Err(error) => Err(self.explain(conn, error, lease.name()).await),
-        }
-    }
-}
-
-/// The identities of grants, as the arrays of a statement about many.
-struct Arrays {
-    keys: Vec<Vec<u8>>,
-    grants: Vec<i64>,
-    tokens: Vec<i64>,
-}
-
-impl Arrays {
-    fn of(leases: &[Granted]) -> Self {
-        let leases = || leases.iter().map(|granted| &granted.lease);
-        Self {
-            keys: leases().map(|lease| lease.key_hash.to_vec()).collect(),
-            grants: leases().map(|lease| lease.grant_id).collect(),
-            tokens: leases().map(|lease| lease.token.get()).collect(),
-        }
-    }
-
-    fn with<'v>(&'v self, numbers: &'v [i64]) -> [Value<'v>; 4] {
-        [
-            Value::Hashes(&self.keys),
-            Value::Numbers(&self.grants),
-            Value::Numbers(&self.tokens),
-            Value::Numbers(numbers),
-        ]
-    }
-}
-
-/// The place of a row among those that were asked for, from 0.
-fn place(nth: i64) -> usize {
-    usize::try_from(nth - 1).unwrap_or(usize::MAX)
-}
-
-/// Renews leases of one table by one statement, each for its ttl from now, without waiting for a
-/// locked row: not for a [`fence`](Lease::fence), only for statements that change the row. One
-/// answer for each, in their order.
-pub(super) async fn renew_all<D: Queries>(
-    conn: &mut D,
-    leases: &[Granted],
-) -> Result<Vec<Renewed>, Error> {
-    let Some(Granted { lease: first, .. }) = leases.first() else {
-        return Ok(Vec::new());
-    };
-    require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, first.name()))?;
-    let ttls: Vec<_> = leases
-        .iter()
-        .map(|granted| milliseconds(granted.ttl))
-        .collect();
-    let (arrays, table) = (Arrays::of(leases), &first.table);
-    let values = arrays.with(&ttls);
-    let statement = Statement::<RenewColumns>::new(table.named.texts.get(Form::Renew), &values);
-    let rows: Vec<(i64, bool, bool)> = match conn.load(statement).await {
-        Ok(rows) => rows,
-        Err(error) => return Err(table.explain(conn, error, first.name()).await),
-    };
-    let mut answers = vec![Renewed::Gone; leases.len()];
-    for (nth, is_renewed, is_held) in rows {
-        if let Some((answer, granted)) = answers.get_mut(place(nth)).zip(leases.get(place(nth))) {
-            *answer = match (is_renewed, is_held) {
-                (true, _) => Renewed::For(granted.ttl),
-                (false, true) => Renewed::Busy,
-                (false, false) => Renewed::Gone,
-            };
-        }
-    }
-    Ok(answers)
-}
-
-/// How the transactions have ended in which these leases of one table were completed, without
-/// waiting for them. One answer for each, in their order.
-pub(super) async fn settled<D: Queries>(
-    conn: &mut D,
-    leases: &[Granted],
-) -> Result<Vec<Settled>, Error> {
-    let Some(Granted { lease: first, .. }) = leases.first() else {
-        return Ok(Vec::new());
-    };
-    let inside = |granted: &Granted| granted.lease.hold.inside();
-    let transactions = leases.iter().map(|granted| inside(granted).transaction);
-    let transactions: Vec<_> = transactions.collect();
-    let (arrays, table) = (Arrays::of(leases), &first.table);
-    let values = arrays.with(&transactions);
-    let statement = Statement::<SettleColumns>::new(table.named.texts.get(Form::Settled), &values);
-    let rows: Vec<(i64, Option<String>, Option<bool>)> = match conn.load(statement).await {
-        Ok(rows) => rows,
-        Err(error) => return Err(table.explain(conn, error, first.name()).await),
-    };
-    let mut answers = vec![Settled::Open; leases.len()];
-    for (nth, transaction, is_kept) in rows {
-        if let Some((answer, granted)) = answers.get_mut(place(nth)).zip(leases.get(place(nth))) {
-            let is_nested = inside(granted).is_nested;
-            *answer = match (transaction.as_deref(), is_kept) {
-                (Some("in progress"), _) => Settled::Open,
-                (_, Some(true)) => Settled::Committed,
-                // The key was done, and its row is gone. A savepoint can have been rolled back in
-                // the transaction, and then another can have been granted the key.
-                (Some("committed"), None) if !is_nested => Settled::Committed,
-                // It was rolled back, as a whole or to a savepoint. If the server does not know it,
-                // the row says so.
-                _ => Settled::RolledBack,
-            };
-        }
-    }
-    Ok(answers)
 }

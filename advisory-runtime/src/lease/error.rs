@@ -6,7 +6,6 @@ mod observed;
 
 use super::Table;
 use crate::error::{PoolError, product_error};
-use crate::rows::Unusable;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::fmt;
@@ -228,15 +227,6 @@ impl Error {
             | Self::MissingRights { source, .. } => Some(source),
             Self::Lost { source, .. } => source.as_ref(),
             _ => None,
-        }
-    }
-}
-
-impl Error {
-    pub(super) const fn unusable(unusable: Unusable, lock: Cow<'static, str>) -> Self {
-        match unusable {
-            Unusable::InTransaction => Self::InTransaction { lock },
-            Unusable::Broken => Self::BrokenConnection { lock },
         }
     }
 }

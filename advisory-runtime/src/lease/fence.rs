@@ -47,8 +47,8 @@ impl Lease {
 
     pub(crate) async fn fence_on<D: Queries>(&self, conn: &mut D) -> Result<(), Error> {
         self.require_transaction(conn)?;
-        let (table, values) = (&self.table, self.values());
-        if table.affects(conn, self, Form::Fence, &values).await? {
+        let (table, values, lock) = (&self.table, self.values(), self.name());
+        if table.affects(conn, Form::Fence, &values, lock).await? {
             return Ok(());
         }
         self.hold.lose();
@@ -98,12 +98,11 @@ impl Lease {
         };
         let ending = self.hold.ending();
         let values = self.values_for(keep)?;
-        let text = self.table.named.texts.get(Form::Complete);
+        let text = self.table.texts.get(Form::Complete);
         let statement = Statement::<CompleteColumns>::new(text, &values);
-        let completed: Vec<(i64, Option<String>)> = match conn.load(statement).await {
-            Ok(completed) => completed,
-            Err(error) => return Err(self.table.explain(conn, error, self.name()).await),
-        };
+        let completed = conn.load(statement).await;
+        let completed: Vec<(i64, Option<String>)> =
+            self.table.explained(conn, completed, self.name()).await?;
         if let Some((transaction, _)) = completed.first() {
             ending.done(Some(Inside::of(conn, *transaction)));
             return Ok(());
@@ -135,22 +134,10 @@ impl Lease {
     /// `EXISTS (SELECT … FOR KEY SHARE)`: nobody else is granted the key until the statement's
     /// transaction ends.
     ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use advisory_runtime::lease::Lease;
-    /// use diesel::prelude::*;
-    /// use diesel_async::{AsyncPgConnection, RunQueryDsl};
-    /// # diesel::table! { report (id) { id -> BigInt, state -> Text } }
-    ///
-    /// async fn publish(conn: &mut AsyncPgConnection, lease: &Lease) -> QueryResult<bool> {
-    ///     let current = report::table.filter(lease.is_current());
-    ///     Ok(diesel::update(current).set(report::state.eq("published")).execute(conn).await? > 0)
-    /// }
-    /// ```
+    /// See [`IsCurrent`] for an example.
     pub fn is_current(&self) -> IsCurrent {
         // The statement may have other values before these, so Diesel numbers them.
-        let mut texts = self.table.named.texts.is_current().into_iter();
+        let mut texts = self.table.texts.is_current().into_iter();
         let mut text = || texts.next().unwrap_or_default();
         sql::<Bool>(text())
             .bind::<Binary, _>(self.key_hash.to_vec())
@@ -164,15 +151,16 @@ impl Lease {
 
 /// The condition that a lease's token is current; see [`Lease::is_current`].
 ///
-/// ```
+/// ```no_run
 /// use advisory_runtime::lease::{IsCurrent, Lease};
 /// use diesel::prelude::*;
+/// use diesel_async::{AsyncPgConnection, RunQueryDsl};
 /// # diesel::table! { report (id) { id -> BigInt, state -> Text } }
 ///
-/// #[diesel::dsl::auto_type]
-/// fn publishable(lease: &Lease) -> _ {
+/// async fn publish(conn: &mut AsyncPgConnection, lease: &Lease) -> QueryResult<bool> {
 ///     let is_current: IsCurrent = lease.is_current();
-///     report::table.filter(is_current)
+///     let current = report::table.filter(is_current);
+///     Ok(diesel::update(current).set(report::state.eq("published")).execute(conn).await? > 0)
 /// }
 /// ```
 pub type IsCurrent = SqlLiteral<

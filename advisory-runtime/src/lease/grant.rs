@@ -151,11 +151,6 @@ impl Lease {
         let _: Result<(), Stop> = watch(&self.hold, None, || (), ended).await;
     }
 
-    pub(super) fn with_waited(mut self, waited: Duration) -> Self {
-        self.waited = waited;
-        self
-    }
-
     pub(super) fn name(&self) -> Cow<'static, str> {
         self.lock.clone()
     }

@@ -256,33 +256,13 @@ impl LeaseGuard {
     /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for
     /// functions that take one.
     ///
-    /// `key` is the declared lock of the request. The witness cannot outlive the body.
+    /// `key` is the declared lock of the request. The witness cannot outlive the body. See
+    /// [holding](crate::guide::holding).
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
     /// not run.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::lease::{Error, LeaseGuard, Leases};
-    /// use advisory_runtime::{Holding, LockKey, Pool};
-    ///
-    /// #[derive(LockKey)]
-    /// #[lock_key("report:<month>")]
-    /// struct ReportLock {
-    ///     month: u32,
-    /// }
-    ///
-    /// async fn f<P: Pool + Clone + Send + 'static>(leases: &Leases<P>, month: u32) -> Result<(), Error> {
-    ///     let report = ReportLock { month };
-    ///     let mut held = leases.acquire(&report).await?;
-    ///     let result = held.run_holding(&report, |report| write(report)).await?;
-    ///     held.finish(result).await
-    /// }
-    /// # async fn write(_: Holding<'_, ReportLock>) -> Result<(), Error> { Ok(()) }
-    /// ```
     pub async fn run_holding<'h, K, F>(
         &'h mut self,
         key: &'h K,

@@ -2,7 +2,7 @@
 
 use super::rows::{Alive, LeaseRows};
 use super::store::Store;
-use super::{Error, Event, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
+use super::{Error, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
 use crate::Wait;
 use crate::driver::timeout;
 use crate::observe::Telemetry;
@@ -15,6 +15,22 @@ use tokio::time::Instant;
 /// How long the server may take to answer whether a call waits for itself.
 const SHORTEST_CHECK: Duration = Duration::from_secs(1);
 const LONGEST_CHECK: Duration = Duration::from_secs(5);
+
+/// What has happened to a lease; see [`Leases::observe`].
+///
+/// ```
+/// use advisory_runtime::lease::Event;
+///
+/// fn log(event: Event<'_>) {
+///     match event {
+///         Event::Lost(lease) => eprintln!("token {} is lost", lease.token()),
+///         Event::RenewalFailed(lease, error) => eprintln!("token {}: {error}", lease.token()),
+///         Event::Ended { row, held, .. } => println!("token {}: held for {held:?}", row.token()),
+///         _ => {}
+///     }
+/// }
+/// ```
+pub type Event<'e> = rows::Event<'e, Lease, Error>;
 
 /// A lease table, and the pool whose connections reach it.
 ///
@@ -207,7 +223,7 @@ impl<S: Store> Leases<S> {
     ///
     /// # Errors
     ///
-    /// As [`Table::find`], and [`Error::Pool`].
+    /// Those of [`Table`], and [`Error::Pool`].
     ///
     /// # Cancel safety
     ///
@@ -217,14 +233,6 @@ impl<S: Store> Leases<S> {
     }
 
     /// [`Table::list`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::list`], and [`Error::Pool`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
     pub async fn list(&self) -> Result<Vec<Row>, Error> {
         self.store.list(&self.table).await
     }

@@ -16,15 +16,10 @@ use tokio::time::Instant;
 /// # Examples
 ///
 /// ```no_run
-/// use advisory_runtime::lease::{Error, Leases, Request};
+/// use advisory_runtime::lease::{InMemory, Leases};
 ///
-/// # async fn f() -> Result<(), Error> {
-/// let leases = Leases::in_memory();
-/// let guard = leases.acquire(Request::text("report:2026-01")).await?;
-/// let second = leases.acquire(Request::text("report:2026-01")).await;
-/// assert!(second.is_err_and(|error| error.is_held()));
-/// guard.finish(Ok(())).await
-/// # }
+/// let leases: Leases<InMemory> = Leases::in_memory();
+/// let same = leases.clone();
 /// ```
 #[derive(Clone, Debug)]
 pub struct InMemory {

@@ -1,14 +1,16 @@
 //! Leases as rows that the keeper renews and ends.
 
-use super::change::{renew_all, settled};
 use super::grant::Granted;
+use super::request::milliseconds;
+use super::sql::Form;
+use super::statement::{RenewColumns, SettleColumns, Statement, Value, outside_transaction};
 use super::{Error, Lease};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::error::is_connection_lost;
 use crate::rows::{
-    End, Ended, Failure, Hold, Kept, Observer, Outside, Reach, Renewed, RowError, Rows, Settled,
-    Step, Times, UNANSWERED, failure_of,
+    End, Ended, Failure, Hold, Kept, Observer, Outside, Phase, Reach, Renewed, RowError, Rows,
+    Settled, Step, Times, UNANSWERED, failure_of,
 };
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -89,6 +91,28 @@ fn outside<'l>(mut leases: impl Iterator<Item = &'l Lease>) -> Outside {
     }
 }
 
+/// The arrays of a statement about many grants: their identities, and a number for each.
+struct Arrays(Vec<Vec<u8>>, [Vec<i64>; 3]);
+
+impl Arrays {
+    fn new(leases: &[Granted], number: impl Fn(&Granted) -> i64) -> Self {
+        let of = |number: &dyn Fn(&Granted) -> i64| leases.iter().map(number).collect();
+        let keys = leases.iter().map(|granted| granted.lease.key_hash.to_vec());
+        let grants = of(&|granted| granted.lease.grant_id);
+        let tokens = of(&|granted| granted.lease.token.get());
+        Self(keys.collect(), [grants, tokens, of(&number)])
+    }
+
+    fn values(&self) -> [Value<'_>; 4] {
+        let Self(keys, [grants, tokens, numbers]) = self;
+        let [grants, tokens, numbers] = [grants, tokens, numbers].map(|all| Value::Numbers(all));
+        [Value::Hashes(keys), grants, tokens, numbers]
+    }
+}
+
+/// Renews leases of one table, each for its ttl from now, without waiting for a locked row: not for a
+/// [`fence`](Lease::fence), only for statements that change the row. One answer for each, in their
+/// order.
 struct Renew(Vec<Granted>);
 
 impl Step for Renew {
@@ -98,7 +122,26 @@ impl Step for Renew {
     const IS_RENEWAL: bool = true;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
-        renew_all(conn, &self.0).await
+        let Self(leases) = self;
+        let Some(Granted { lease: first, .. }) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        outside_transaction(conn, first.name())?;
+        let arrays = Arrays::new(leases, |granted| milliseconds(granted.ttl));
+        let (table, values) = (&first.table, arrays.values());
+        let statement = Statement::<RenewColumns>::new(table.texts.get(Form::Renew), &values);
+        let rows = conn.load(statement).await;
+        let mut rows: Vec<(i64, bool, bool)> = table.explained(conn, rows, first.name()).await?;
+        rows.sort_unstable();
+        let mut answers = Vec::new();
+        for ((_, is_renewed, is_held), granted) in rows.into_iter().zip(leases) {
+            answers.push(match (is_renewed, is_held) {
+                (true, _) => Renewed::For(granted.ttl),
+                (false, true) => Renewed::Busy,
+                (false, false) => Renewed::Gone,
+            });
+        }
+        Ok(answers)
     }
 
     fn outside(&self) -> Outside {
@@ -106,6 +149,8 @@ impl Step for Renew {
     }
 }
 
+/// How the transactions have ended in which these leases of one table were completed, without
+/// waiting for them. One answer for each, in their order.
 struct Settle(Vec<Granted>);
 
 impl Step for Settle {
@@ -113,7 +158,34 @@ impl Step for Settle {
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
-        settled(conn, &self.0).await
+        let Self(leases) = self;
+        let Some(Granted { lease: first, .. }) = leases.first() else {
+            return Ok(Vec::new());
+        };
+        let arrays = Arrays::new(leases, |granted| granted.lease.hold.inside().transaction);
+        let (table, values) = (&first.table, arrays.values());
+        let text = table.texts.get(Form::Settled);
+        let rows = conn
+            .load(Statement::<SettleColumns>::new(text, &values))
+            .await;
+        let rows = table.explained(conn, rows, first.name()).await;
+        let mut rows: Vec<(i64, Option<String>, Option<bool>)> = rows?;
+        rows.sort_unstable();
+        let mut answers = Vec::new();
+        for ((_, transaction, is_kept), granted) in rows.into_iter().zip(leases) {
+            let is_nested = granted.lease.hold.inside().is_nested;
+            answers.push(match (transaction.as_deref(), is_kept) {
+                (Some("in progress"), _) => Settled::Open,
+                (_, Some(true)) => Settled::Committed,
+                // The key was done, and its row is gone. A savepoint can have been rolled back in
+                // the transaction, and then another can have been granted the key.
+                (Some("committed"), None) if !is_nested => Settled::Committed,
+                // It was rolled back, as a whole or to a savepoint. If the server does not know it,
+                // the row says so.
+                _ => Settled::RolledBack,
+            });
+        }
+        Ok(answers)
     }
 
     fn outside(&self) -> Outside {
@@ -200,7 +272,7 @@ impl<R: LeaseReach> Rows for LeaseRows<R> {
         times: Times,
         is_here: bool,
     ) -> Result<bool, Error> {
-        if row.lease.hold.phase() == crate::rows::Phase::RolledBack {
+        if row.lease.hold.phase() == Phase::RolledBack {
             end.keep = None;
         }
         self.0.end(row.lease, end, times, is_here).await

@@ -93,14 +93,6 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseG
 /// Removes all expired rows with [`Table::sweep`](super::Table::sweep), on a connection of the
 /// pool.
 ///
-/// # Errors
-///
-/// As [`Table::sweep`](super::Table::sweep), and [`Error::Pool`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: some rows may be removed and others not.
-///
 /// # Examples
 ///
 /// ```no_run

@@ -78,8 +78,8 @@ const FORMS: usize = Form::Lacks as usize + 1;
 
 /// The statements of one table, each made when it is sent first.
 pub(super) struct Texts {
-    schema: Box<str>,
-    name: Box<str>,
+    pub(super) schema: Box<str>,
+    pub(super) name: Box<str>,
     with_timeline: [OnceLock<Box<str>>; FORMS],
     /// Those of grants for a server that has no timeline, or does not tell it, and for a test's
     /// transaction, which must not lock the table.

@@ -50,13 +50,24 @@ const LONGEST_HOLDER: usize = 255;
 const LONGEST_NAME: usize = 48;
 
 // Its statements are made once in a process.
-static DEFAULT: LazyLock<Arc<Named>> = LazyLock::new(|| Named::new("public", "advisory_lease"));
+static DEFAULT: LazyLock<Arc<Texts>> =
+    LazyLock::new(|| Arc::new(Texts::new("public", "advisory_lease")));
 static THIS_PROCESS: LazyLock<Arc<str>> = LazyLock::new(this_process);
 
 /// A lease table, and the name of this process in it.
 ///
 /// Each method is one round trip on the caller's connection. [`Leases`](super::Leases) uses a pool,
 /// renews in the background and releases on drop.
+///
+/// # Errors
+///
+/// Each method can fail with [`Error::MissingTable`] (42P01), [`Error::MissingRights`] (42501),
+/// [`Error::Standby`] if it writes, [`Error::BrokenConnection`] and [`Error::Database`].
+///
+/// # Cancel safety
+///
+/// Dropping the future of a read has no effect. That of a change leaves the row changed or not; a
+/// lease that was taken over lasts for its ttl.
 ///
 /// ```
 /// use advisory_runtime::lease::Table;
@@ -67,30 +78,13 @@ static THIS_PROCESS: LazyLock<Arc<str>> = LazyLock::new(this_process);
 /// ```
 #[derive(Clone)]
 pub struct Table {
-    pub(super) named: Arc<Named>,
+    /// Its name and its statements.
+    pub(super) texts: Arc<Texts>,
     pub(super) holder: Arc<str>,
     pub(super) has_text: bool,
     /// Whether its server has told its timeline, or was not asked. Of this value and its clones
     /// alone: a process can have several servers.
     pub(super) has_timeline: Arc<AtomicBool>,
-}
-
-/// A table's name and its statements.
-pub(super) struct Named {
-    schema: String,
-    name: String,
-    pub(super) texts: Texts,
-}
-
-impl Named {
-    fn new(schema: &str, name: &str) -> Arc<Self> {
-        let texts = Texts::new(schema, name);
-        Arc::new(Self {
-            schema: schema.to_owned(),
-            name: name.to_owned(),
-            texts,
-        })
-    }
 }
 
 impl std::fmt::Debug for Table {
@@ -113,7 +107,7 @@ impl Table {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            named: Arc::clone(&DEFAULT),
+            texts: Arc::clone(&DEFAULT),
             holder: Arc::clone(&THIS_PROCESS),
             has_text: false,
             has_timeline: Arc::new(AtomicBool::new(true)),
@@ -139,8 +133,8 @@ impl Table {
         } else if !is_word(schema) || !is_word(table) {
             "write `table` or `schema.table`, each of lower-case letters, digits and `_`, no digit first"
         } else {
-            let named = Named::new(schema, table);
-            return Ok(Self { named, ..self });
+            let texts = Arc::new(Texts::new(schema, table));
+            return Ok(Self { texts, ..self });
         };
         let table = name.to_owned();
         Err(Error::InvalidTable { table, reason })
@@ -179,7 +173,7 @@ impl Table {
     /// `schema.table`.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{}.{}", self.named.schema, self.named.name)
+        format!("{}.{}", self.texts.schema, self.texts.name)
     }
 
     /// The SQL that creates this table: [`ADVISORY_LEASE_UP`] with the table's name.
@@ -195,7 +189,7 @@ impl Table {
     }
 
     fn renamed(&self, sql: &str) -> String {
-        let Named { schema, name, .. } = &*self.named;
+        let Texts { schema, name, .. } = &*self.texts;
         let sequence = format!("\"{schema}\".\"{name}_token\"");
         sql.replace("public.advisory_lease_token", &sequence)
             .replace("public.advisory_lease", &format!("\"{schema}\".\"{name}\""))
@@ -213,10 +207,6 @@ impl Table {
     ///
     /// [`Error::Database`], such as for a missing schema or a missing right, and with the errors of
     /// [`xact::begin`](crate::xact::begin) and `finish` inside.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the table is created or not.
     pub async fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         self.set_up_on(conn.pg()).await
     }
@@ -226,7 +216,7 @@ impl Table {
         let created: QueryResult<()> = async {
             let mut guard = lock::begin(conn, |conn| conn, Request::new(key)).await?;
             let conn = guard.conn();
-            let created = match count(conn, self.named.texts.get(Form::IsMissing), &[]).await {
+            let created = match count(conn, self.texts.get(Form::IsMissing), &[]).await {
                 Ok(0) => Ok(()),
                 Ok(_) => conn.execute(&self.up()).await,
                 Err(error) => Err(error),
@@ -240,7 +230,7 @@ impl Table {
 
     /// Whether its statements are those of the migration's table.
     pub(super) fn is_default(&self) -> bool {
-        Arc::ptr_eq(&self.named, &DEFAULT)
+        Arc::ptr_eq(&self.texts, &DEFAULT)
     }
 
     /// The advisory lock of a grant's statement: one for each key and table.

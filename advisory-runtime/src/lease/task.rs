@@ -137,7 +137,10 @@ async fn acquire<S: Store>(
         });
         let refused = match unless(pin!(closed), answer).await? {
             // Even if the caller is gone by now: then it is released.
-            Ok(Ok(lease)) => return Some(Ok(lease.with_waited(tries.waited()))),
+            Ok(Ok(lease)) => {
+                let waited = tries.waited();
+                return Some(Ok(Lease { waited, ..lease }));
+            }
             Ok(Err(refusal)) => Ok(refusal),
             Err(error) if is_unreachable(&error) => {
                 if is_sent() {

@@ -95,7 +95,7 @@ pub async fn leases_by_hash<C: Connection>(
     let (Some(first), Some(last)) = (hash_of(digits, 0), hash_of(digits, 0xf)) else {
         return Ok(Vec::new());
     };
-    Ok(named(table.between(conn.pg(), first, last).await?, names))
+    Ok(named(table.between(conn.pg(), [first, last]).await?, names))
 }
 
 /// The hash that starts with these digits, and has `rest` as each other digit.

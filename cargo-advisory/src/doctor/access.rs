@@ -85,11 +85,7 @@ pub(super) async fn lease_table(
 
 /// Asks for the table's columns, four rights on it, the sequence's cache, and the right on that.
 fn question(name: &str) -> String {
-    let right = |right: &str| {
-        format!(
-            "has_table_privilege(c.oid::oid, '{right}'::text)"
-        )
-    };
+    let right = |right: &str| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
     format!(
         "SELECT (SELECT string_agg(a.attname::text, ',' ORDER BY a.attname::text) \
          FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \

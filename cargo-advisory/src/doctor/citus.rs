@@ -52,10 +52,7 @@ pub(super) struct Managed {
 
 /// What Citus manages a table as; `None` for an ordinary table. `name` is the table's name in SQL.
 pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>, Failure> {
-    let table = format!(
-        "CAST(to_regclass({}) AS oid)",
-        literal(name)
-    );
+    let table = format!("CAST(to_regclass({}) AS oid)", literal(name));
     let found = rows(client, &kind_question(&table)).await?;
     let Some(kind) = cell(&found, 0) else {
         return Ok(None);

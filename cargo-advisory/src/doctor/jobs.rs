@@ -354,10 +354,7 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
 fn expression(written: &str) -> String {
     let column = written.strip_prefix("hash_record_extended(ROW(");
     match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
-        Some(column) => format!(
-            "hash_record_extended(ROW({}),0)",
-            in_quotes(column)
-        ),
+        Some(column) => format!("hash_record_extended(ROW({}),0)", in_quotes(column)),
         None => written.to_owned(),
     }
 }

@@ -1,9 +1,8 @@
 //! `doctor` reports what is true, and its statements fix it.
 
 use crate::diagnosis::{doctor, findings, fix, found, job_program, level, message, problems};
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::Wait;
-use advisory_runtime::lease::{Request, Table};
+use advisory_runtime::lease::Table;
+use advisory_tests::leases::{FIRST, key, leases_at, once};
 use advisory_tests::{Bouncer, Database, pid_of};
 
 use crate::live_view::holder;
@@ -243,9 +242,8 @@ async fn a_sequence_below_the_tokens_is_a_problem_until_moved() {
     let words = ["--lease-table", "locks.app_lease"];
     let seen = findings(db.url(), &words).await;
     assert_eq!(level(&seen, name), "fine", "{seen:#?}");
-    let request = || Request::text("k").wait(Wait::Never);
-    let lease = table.acquire(&mut conn, request()).await.unwrap();
-    assert!(table.release(&mut conn, &lease).await.unwrap());
+    let leases = leases_at(db.url(), 1).table(table);
+    once(&leases, key("k")).await.unwrap();
     let sequence = "locks.app_lease_token";
     for (change, expected) in [
         ("UPDATE locks.app_lease SET token = token + 5000", "problem"),
@@ -265,8 +263,8 @@ async fn a_sequence_below_the_tokens_is_a_problem_until_moved() {
         let after = findings(db.url(), &words).await;
         assert_eq!(level(&after, name), "fine", "{change}: {after:#?}");
     }
-    let lease = table.acquire(&mut conn, request()).await.unwrap();
-    assert_eq!(lease.token().get(), (1 << 40) + 5002);
+    let token = once(&leases, key("k")).await.unwrap();
+    assert_eq!(token.get(), FIRST + 5002);
 
     let role = Role::create(&db, "mover").await;
     assert_eq!(level(&findings(&role.url, &words).await, name), "unknown");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use advisory_pattern::Record;
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Lease, Request, Table};
+use advisory_runtime::lease::{Error, Request, Table};
 use advisory_tests::Database;
+use advisory_tests::leases::{leases_at, once, orphan};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -17,12 +17,6 @@ async fn lease(db: &Database, line: &str) -> Said {
     run_at(db.url(), &words(&format!("lease {line}"))).await
 }
 
-/// Grants the lease of a key.
-async fn acquire(table: &Table, conn: &mut AsyncPgConnection, key: &str) -> Lease {
-    let request = Request::rendered("webhook:<id>", key.to_owned());
-    table.acquire(conn, request).await.unwrap()
-}
-
 /// A database with the lease table, which a process that is dead by now has used.
 async fn database() -> (Database, Table, AsyncPgConnection) {
     let db = Database::create().await;
@@ -30,6 +24,10 @@ async fn database() -> (Database, Table, AsyncPgConnection) {
     let mut conn = db.connect().await;
     table.set_up(&mut conn).await.unwrap();
     (db, table, conn)
+}
+
+fn request(key: &str) -> Request {
+    Request::rendered("webhook:<id>", key.to_owned())
 }
 
 fn has(said: &Said, code: i32, parts: &[&str]) {
@@ -42,8 +40,8 @@ fn has(said: &Said, code: i32, parts: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_is_not_renewed_is_overdue() {
-    let (db, table, mut conn) = database().await;
-    acquire(&table, &mut conn, "webhook:1").await;
+    let (db, table, _) = database().await;
+    orphan(db.url(), &table, request("webhook:1")).await;
     let program = program_of(
         "lease-overdue.rmeta",
         &[Record {
@@ -92,7 +90,7 @@ async fn a_lease_that_is_not_renewed_is_overdue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_released_lease_refuses_the_old_holders_write() {
     let (db, table, mut conn) = database().await;
-    let old = acquire(&table, &mut conn, "webhook:42").await;
+    let old = orphan(db.url(), &table, request("webhook:42")).await;
     let asked = lease(&db, "release webhook:42").await;
     has(
         &asked,
@@ -104,20 +102,15 @@ async fn a_released_lease_refuses_the_old_holders_write() {
             "write `--yes`",
         ],
     );
-    assert!(table.holds(&mut conn, &old).await.unwrap());
+    assert!(leases_at(db.url(), 1).holds(&old).await.unwrap());
 
     let said = lease(&db, "release webhook:42 --yes").await;
 
     has(&said, 0, &["The key is free."]);
     let late = conn.transaction(async |conn| old.fence(conn).await).await;
     assert!(matches!(late, Err(Error::Lost { .. })), "{late:?}");
-    assert!(
-        !table
-            .renew(&mut conn, &old, Duration::from_secs(60))
-            .await
-            .unwrap()
-    );
-    let next = acquire(&table, &mut conn, "webhook:42").await;
+    assert!(!leases_at(db.url(), 1).holds(&old).await.unwrap());
+    let next = orphan(db.url(), &table, request("webhook:42")).await;
     assert!(next.token() > old.token());
     let said = lease(&db, "release webhook:43 -y").await;
     has(&said, 1, &["nobody holds a lease on `webhook:43`"]);
@@ -126,14 +119,14 @@ async fn a_released_lease_refuses_the_old_holders_write() {
     let hash = list.lines().nth(1).unwrap().split(' ').next().unwrap();
     let said = lease(&db, &format!("resign {hash} -y")).await;
     has(&said, 0, &["The term has ended."]);
-    assert!(!table.holds(&mut conn, &next).await.unwrap());
+    assert!(!leases_at(db.url(), 1).holds(&next).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fenced_write_ends_before_its_lease_does() {
     let (db, table, mut conn) = database().await;
     db.run("CREATE TABLE paid (id int)").await;
-    let old = acquire(&table, &mut conn, "webhook:42").await;
+    let old = orphan(db.url(), &table, request("webhook:42")).await;
     let url = db.url().to_owned();
     conn.transaction(async |conn| {
         old.fence(conn).await?;
@@ -158,21 +151,16 @@ async fn a_fenced_write_ends_before_its_lease_does() {
     .map(|said| has(&said, 0, &["The key is free."]))
     .unwrap();
     assert_eq!(db.count("SELECT count(*) FROM paid").await, 1);
-    assert!(!table.holds(&mut conn, &old).await.unwrap());
+    assert!(!leases_at(db.url(), 1).holds(&old).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_done_key_runs_again_after_its_release() {
-    let (db, table, mut conn) = database().await;
-    let done = acquire(&table, &mut conn, "webhook:42").await;
-    let day = Duration::from_secs(86_400);
-    assert!(table.keep(&mut conn, &done, day).await.unwrap());
-    let again = table
-        .acquire(
-            &mut conn,
-            Request::rendered("webhook:<id>", "webhook:42".to_owned()),
-        )
-        .await;
+    let (db, table, _) = database().await;
+    let leases = leases_at(db.url(), 1).table(table);
+    let kept = request("webhook:42").keep(Duration::from_secs(86_400));
+    let done = once(&leases, kept).await.unwrap();
+    let again = once(&leases, request("webhook:42")).await;
     assert!(matches!(again, Err(Error::Done { .. })), "{again:?}");
     let said = locks(&db, &[]).await;
     has(&said, 0, &[" done ", "cargo advisory lease release KEY"]);
@@ -180,15 +168,15 @@ async fn a_done_key_runs_again_after_its_release() {
     has(&resigned, 1, &["done by svc:14365@vm", "Nobody holds it"]);
     let said = lease(&db, "release webhook:42 -y").await;
     has(&said, 0, &["runs the work again", "The key is free."]);
-    let again = acquire(&table, &mut conn, "webhook:42").await;
-    assert!(again.token() > done.token());
+    let again = once(&leases, request("webhook:42")).await;
+    assert!(again.unwrap() > done);
 }
 
 /// Keys that are done can be millions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_is_found_without_a_scan_of_the_table() {
-    let (db, table, mut conn) = database().await;
-    acquire(&table, &mut conn, "webhook:7").await;
+    let (db, table, _) = database().await;
+    orphan(db.url(), &table, request("webhook:7")).await;
     db.run(
         "INSERT INTO public.advisory_lease (key_hash, token, grant_id, holder, is_kept, acquired_at, expires_at) \
          SELECT sha256(convert_to('done:' || id, 'UTF8')), id, id, 'a worker', true, now(), now() + interval '1 hour' \

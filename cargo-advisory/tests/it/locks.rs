@@ -1,11 +1,11 @@
 //! Live locks are shown with their names, and without terminal control characters.
 
 use crate::live_view::{CLEANUP, holder, json, locks, waiter};
-use advisory_runtime::__private::lease::Steps as _;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
 use advisory_runtime::well_known;
+use advisory_tests::leases::{leases_at, once, orphan};
 use advisory_tests::{Database, pid_of};
 use diesel_async::SimpleAsyncConnection;
 
@@ -62,10 +62,10 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
     let mut conn = db.connect().await;
     table.set_up(&mut conn).await.unwrap();
     let leased = |id: &str| Request::rendered("report:<month>", format!("report:{id}"));
-    table.acquire(&mut conn, leased("2026-10")).await.unwrap();
-    let done = table.acquire(&mut conn, leased("2026-11")).await.unwrap();
+    orphan(db.url(), &table, leased("2026-10")).await;
     let day = Duration::from_secs(86_400);
-    assert!(table.keep(&mut conn, &done, day).await.unwrap());
+    let source = leases_at(db.url(), 1).table(table);
+    once(&source, leased("2026-11").keep(day)).await.unwrap();
     db.run(
         "CREATE TABLE jobs (tenant int, no int, locked_until timestamptz, locked_by text, PRIMARY KEY (tenant, no)); \
          INSERT INTO jobs VALUES (1, 7, clock_timestamp() + interval '1 hour', 'one#u'), \

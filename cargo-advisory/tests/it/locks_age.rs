@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use advisory_pattern::Record;
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
+use advisory_tests::leases::orphan;
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
@@ -167,10 +167,9 @@ async fn a_lock_that_a_role_does_not_see_is_not_called_young() {
 
 async fn lease_the_report(db: &Database) {
     let table = Table::new();
-    let mut conn = db.connect().await;
-    table.set_up(&mut conn).await.unwrap();
+    table.set_up(&mut db.connect().await).await.unwrap();
     let request = Request::rendered("report:<month>", "report:1".to_owned());
-    drop(table.acquire(&mut conn, request).await.unwrap());
+    orphan(db.url(), &table, request).await;
 }
 
 /// A lease that is renewed in time is not old, however long it is held; neither is a key that is

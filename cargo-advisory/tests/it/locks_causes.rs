@@ -2,8 +2,8 @@
 
 use std::io::{BufReader, Read};
 
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
+use advisory_tests::leases::orphan;
 use advisory_tests::{Database, left_out, pid_of};
 
 use crate::live_view::{does, holder, locks, locks_on_terminal, waiter};
@@ -219,11 +219,10 @@ async fn each_note_fits_the_terminal() {
     let table = Table::new()
         .held_by("a-service-with-a-long-name@eu-west-1-production:14365@vm")
         .unwrap();
-    let mut conn = db.connect().await;
-    table.set_up(&mut conn).await.unwrap();
+    table.set_up(&mut db.connect().await).await.unwrap();
     for key in ["webhook:<tenant_id>:<delivery_id>", "report:<month>"] {
         let request = Request::rendered(key, key.to_owned());
-        drop(table.acquire(&mut conn, request).await.unwrap());
+        orphan(db.url(), &table, request).await;
     }
     db.run(
         "UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '12 s'; \

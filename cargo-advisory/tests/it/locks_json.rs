@@ -1,10 +1,10 @@
 //! The JSON of live locks has the members that its page describes.
 
-use advisory_runtime::__private::lease::Steps as _;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
+use advisory_tests::leases::orphan;
 use serde_json::Value;
 
 use crate::json_members::agrees;
@@ -17,10 +17,9 @@ async fn json_has_every_member_of_the_schema() {
     let artifact = booking_service();
     let db = Database::create().await;
     let table = Table::new();
-    let mut lessee = db.connect().await;
-    table.set_up(&mut lessee).await.unwrap();
+    table.set_up(&mut db.connect().await).await.unwrap();
     let request = Request::text("mail:7").ttl(Duration::from_secs(3_600));
-    table.acquire(&mut lessee, request).await.unwrap();
+    orphan(db.url(), &table, request).await;
     let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5,-6)";
     let job = holder(&db, "job", take).await;
     let (pid, waiting) = waiter(&db, "job", "SELECT pg_advisory_lock_shared(5, -6)").await;

@@ -1,9 +1,9 @@
 //! Leases in `cargo advisory locks`: errors, rows that never expire, and large tables.
 
 use advisory_pattern::Record;
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
+use advisory_tests::leases::orphan;
 
 use crate::live_view::{does, holder, json, locks};
 use crate::programs::{Said, assert_has, assert_starts, program_of, run_at, site};
@@ -17,9 +17,8 @@ async fn database() -> Database {
 
 /// Grants a lease.
 async fn lease(db: &Database, pattern: &'static str, key: &str) {
-    let mut conn = db.connect().await;
     let request = Request::rendered(pattern, key.to_owned());
-    drop(Table::new().acquire(&mut conn, request).await.unwrap());
+    orphan(db.url(), &Table::new(), request).await;
 }
 
 fn assert_error(said: &Said, why: &str) {

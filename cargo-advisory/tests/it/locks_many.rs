@@ -1,11 +1,11 @@
 //! The live view with a thousand locks, and as the pages show it.
 
-use advisory_runtime::__private::lease::Steps as _;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
+use advisory_tests::leases::{leases_at, once, orphan};
 use advisory_tests::{Database, left_out, pid_of};
 
 use crate::live_view::{does, holder, locks, locks_on_terminal, shape, waiter};
@@ -108,26 +108,22 @@ async fn a_thousand_locks_are_counted_sorted_by_waits_and_filtered() {
 async fn many_leases_of_a_pattern_are_a_few_lines() {
     let db = Database::create().await;
     let table = Table::new().held_by("worker-7").unwrap();
-    let mut conn = db.connect().await;
-    table.set_up(&mut conn).await.unwrap();
+    table.set_up(&mut db.connect().await).await.unwrap();
+    let leases = leases_at(db.url(), 1).table(table.clone());
     let request = |pattern: &'static str, id: u32| {
         let made = Request::rendered(pattern, format!("{pattern}:{id}"));
         made.ttl(Duration::from_secs(600 + u64::from(id)))
     };
     for id in 0..12 {
-        let lease = table
-            .acquire(&mut conn, request("report:<month>", id))
-            .await
-            .unwrap();
+        let request = request("report:<month>", id);
         if id % 4 == 3 {
             let day = Duration::from_secs(86_400);
-            assert!(table.keep(&mut conn, &lease, day).await.unwrap());
+            once(&leases, request.keep(day)).await.unwrap();
+        } else {
+            orphan(db.url(), &table, request).await;
         }
     }
-    table
-        .acquire(&mut conn, request("mail:<id>", 0))
-        .await
-        .unwrap();
+    orphan(db.url(), &table, request("mail:<id>", 0)).await;
     let shown = locks(&db, &[]).await.out;
     let leases: Vec<&str> = shown
         .lines()

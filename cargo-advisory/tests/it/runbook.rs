@@ -1,9 +1,9 @@
 //! Each command and query of `docs/stuck-locks.md`, run on a lock that is stuck.
 
-use advisory_runtime::__private::lease::Steps as _;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
+use advisory_tests::leases::orphan;
 use advisory_tests::{Database, pid_of};
 use diesel::sql_types::{Integer, Nullable, Text};
 use diesel::{QueryableByName, sql_query};
@@ -60,12 +60,7 @@ async fn every_command_does_what_the_page_says() {
             .replace("postgresql.log", &log);
         if line.contains(" lease ") {
             let request = Request::text("webhook:42").ttl(Duration::from_secs(3600));
-            drop(
-                table
-                    .acquire(&mut db.connect().await, request)
-                    .await
-                    .unwrap(),
-            );
+            orphan(db.url(), &table, request).await;
         }
         if line.contains("cancel") || line.contains("terminate") || line.contains(" release ") {
             line += " --yes";

@@ -5,8 +5,8 @@ use crate::live_view::{does, holder, locks, locks_at, screens, shape, shows, wai
 use std::time::{Duration, Instant};
 
 use advisory_pattern::ClaimRecord;
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Request, Table};
+use advisory_tests::leases::orphan;
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio::task::JoinHandle;
@@ -162,10 +162,9 @@ async fn a_waiter_behind_a_pooler_looks_as_on_the_page() {
 async fn a_dead_holders_lease_looks_as_on_the_page() {
     let db = Database::create().await;
     let table = Table::new().held_by("svc:14365@vm").unwrap();
-    let mut conn = db.connect().await;
-    table.set_up(&mut conn).await.unwrap();
+    table.set_up(&mut db.connect().await).await.unwrap();
     let request = Request::rendered("webhook:<id>", "webhook:42".to_owned());
-    drop(table.acquire(&mut conn, request).await.unwrap());
+    orphan(db.url(), &table, request).await;
     db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '12 s'")
         .await;
     let leased = leased(

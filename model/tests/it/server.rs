@@ -1,15 +1,19 @@
-//! Paths of the model, step by step on a server: it answers as the model does.
+//! Paths of the model, step by step on a server: the statements of leases answer as the model does.
+//!
+//! They are the ones that the library has prepared, with values of the test in them: a try that is
+//! late, or sent twice, has the number of another one.
 
 use advisory_model::{Action, Call, Leases, Process, State, TTL, Transaction};
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::Wait;
-use advisory_runtime::lease::{Error, FencingToken, Lease, Request, Table};
+use advisory_runtime::lease::{self, Error, Table};
 use advisory_tests::Database;
+use advisory_tests::leases::{key, once, until_renewed};
+use advisory_tests::statements::prepared;
 use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Bool};
+use diesel::dsl::sql;
+use diesel::sql_types::{BigInt, Bool, Nullable};
 use diesel_async::{
-    AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection,
-    TransactionManager,
+    AnsiTransactionManager, AsyncConnection as _, AsyncPgConnection, RunQueryDsl,
+    SimpleAsyncConnection, TransactionManager,
 };
 use stateright::Model as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,14 +34,78 @@ const MODEL: Leases = Leases {
     is_symmetric: false,
 };
 
+/// A statement of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Statement {
+    Acquire,
+    TakeOver,
+    Renew,
+    Release,
+    Fence,
+    Complete,
+}
+
+use Statement::{Acquire, Complete, Fence, Release, Renew, TakeOver};
+
+/// A text of each statement that none after it has.
+const TEXTS: [(&str, Option<Statement>); 7] = [
+    // A grant that also removes expired rows.
+    ("swept AS", None),
+    ("pg_try_advisory_xact_lock", Some(Acquire)),
+    ("nextval", Some(TakeOver)),
+    ("renewed AS", Some(Renew)),
+    ("fenced AS", Some(Fence)),
+    ("pg_current_xact_id", Some(Complete)),
+    ("LEAST(expires_at", Some(Release)),
+];
+
+/// The statements, as the library has prepared them.
+async fn statements(db: &Database) -> BTreeMap<Statement, String> {
+    let (pool, table) = (db.deadpool(1), Table::new());
+    let leases = lease::Leases::new(pool.clone());
+    let mut found = BTreeMap::new();
+    while found.len() < 6 {
+        once(&leases, key("released")).await.unwrap();
+        // A renewal whose answer is late by an eighth of this closes the connection.
+        let request = key("k").keep(TICK).renew(Duration::from_secs(1));
+        let held = leases.acquire(request.clone()).await.unwrap();
+        until_renewed(held.lease()).await;
+        let mut conn = pool.get().await.unwrap();
+        let taken = table.take_over(&mut conn, request, held.lease().token());
+        let taken = taken.await.unwrap().unwrap();
+        let completed = conn.transaction(async |conn| {
+            taken.fence(conn).await?;
+            taken.complete(conn).await
+        });
+        completed.await.unwrap();
+        for sent in prepared(&mut conn, "advisory_lease").await {
+            let known = TEXTS.iter().find(|(text, _)| sent.statement.contains(text));
+            if let Some((_, Some(statement))) = known {
+                found.insert(*statement, sent.statement);
+            }
+        }
+        drop(conn);
+        held.finish(Ok::<_, Error>(())).await.unwrap_err();
+        db.run("DELETE FROM advisory_lease").await;
+    }
+    found
+}
+
+/// A grant, as its process knows it.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    id: i64,
+    token: i64,
+}
+
 struct Server {
-    table: Table,
+    statements: BTreeMap<Statement, String>,
     /// For the calls, and for their renewals and take-overs.
     connections: Vec<(AsyncPgConnection, AsyncPgConnection)>,
-    leases: Vec<Option<Lease>>,
+    leases: Vec<Option<Grant>>,
     observer: AsyncPgConnection,
-    /// Of all grants.
-    seen: Vec<FencingToken>,
+    /// Of take-overs, whose numbers nobody else has.
+    taken: i64,
     /// By the number of the grant.
     tokens: BTreeMap<u8, i64>,
     /// The largest token in the storage elsewhere.
@@ -60,13 +128,32 @@ struct Count {
     count: i64,
 }
 
-fn ttl() -> Duration {
-    TICK * u32::from(TTL)
+const KEY: &str = "(pg_catalog.sha256('k'))";
+
+/// The values of a grant, but for the last one: the key, the grant, its holder, and so on.
+fn values_of_grant(id: i64, last: i64) -> Vec<String> {
+    let ttl = (TICK * u32::from(TTL)).as_millis();
+    [
+        KEY,
+        &format!("({id}::int8)"),
+        "'h'::text",
+        "NULL::text",
+        "NULL::text",
+        &format!("({ttl}::int8)"),
+        "NULL::text",
+        &format!("({last}::int8)"),
+    ]
+    .map(str::to_owned)
+    .into()
 }
 
-fn request() -> Request {
-    let request = Request::text("k").ttl(ttl()).wait(Wait::Never);
-    request.keep(TICK * 100)
+impl Grant {
+    fn values(self) -> Vec<String> {
+        let kept = i64::try_from(TICK.as_millis()).unwrap() * 100;
+        let numbers = [self.id, self.token, kept];
+        let numbers = numbers.map(|number| format!("({number}::int8)"));
+        [KEY.to_owned()].into_iter().chain(numbers).collect()
+    }
 }
 
 impl Server {
@@ -77,16 +164,17 @@ impl Server {
         }
         let mut observer = db.connect().await;
         Table::new().set_up(&mut observer).await.unwrap();
+        let statements = statements(db).await;
         observer
             .batch_execute("CREATE TABLE work (done_by int8)")
             .await
             .unwrap();
         Self {
-            table: Table::new(),
+            statements,
             leases: vec![None; connections.len()],
             connections,
             observer,
-            seen: Vec::new(),
+            taken: 1_000,
             tokens: BTreeMap::new(),
             stored: 0,
         }
@@ -99,9 +187,38 @@ impl Server {
         let empty = "DELETE FROM advisory_lease; DELETE FROM work";
         self.observer.batch_execute(empty).await.unwrap();
         self.leases.fill(None);
-        self.seen.clear();
         self.tokens.clear();
         self.stored = 0;
+    }
+
+    /// The statement with these values.
+    fn sql(&self, statement: Statement, values: &[String]) -> String {
+        let mut text = self.statements[&statement].clone();
+        for (nth, value) in values.iter().enumerate().rev() {
+            text = text.replace(&format!("${}", nth + 1), value);
+        }
+        text
+    }
+
+    /// The token and the time left in the answer to a try.
+    async fn ask(&mut self, of: Process, is_late: bool, text: &str) -> (Option<i64>, i64) {
+        let (conn, late) = &mut self.connections[of];
+        let conn = if is_late { late } else { conn };
+        let asked = sql::<(Nullable<BigInt>, BigInt, BigInt)>(text);
+        let (token, left, _): (_, _, i64) = asked.get_result(conn).await.unwrap();
+        match (token, left) {
+            // The row is locked, so the key is held.
+            (Some(_), -2) => (None, 0),
+            (Some(_), ..0) => panic!("the sequence is behind"),
+            answer => answer,
+        }
+    }
+
+    /// Whether a statement of the process's lease finds or changes the row.
+    async fn affects(&mut self, statement: Statement, of: Process) -> bool {
+        let text = self.sql(statement, &self.leases[of].unwrap().values());
+        let (conn, _) = &mut self.connections[of];
+        diesel::sql_query(text).execute(conn).await.unwrap() > 0
     }
 
     async fn begin(&mut self, of: Process) {
@@ -130,7 +247,7 @@ impl Server {
                 "tick"
             }
             Action::Sweep => {
-                let swept = self.table.sweep(&mut self.observer).await.unwrap();
+                let swept = Table::new().sweep(&mut self.observer).await.unwrap();
                 let is_gone = before.data.row.is_some() && after.data.row.is_none();
                 assert_eq!(swept, usize::from(is_gone));
                 if is_gone { "sweep" } else { "sweep refused" }
@@ -139,37 +256,39 @@ impl Server {
                 let Call::Asking { grant, .. } = before.processes[of].call else {
                     panic!("{before:?}");
                 };
-                let (conn, _) = &mut self.connections[of];
-                let tried = self.table.acquire_as(conn, request(), grant.into());
-                let tried = tried.await;
+                let text = self.sql(Acquire, &values_of_grant(grant.into(), 1));
+                let (token, left) = self.ask(of, false, &text).await;
                 let is_done = after.data.row.is_some_and(|row| row.is_kept);
-                match (tried, &after.processes[of].call) {
-                    (Ok(lease), Call::Asking { granted, .. }) => {
-                        let left = lease.remaining().div_duration_f64(TICK).ceil();
+                match (token, &after.processes[of].call) {
+                    (Some(token), Call::Asking { granted, .. }) => {
+                        let ttl = TICK * u32::from(TTL);
+                        let left = match Duration::from_micros(left.unsigned_abs()) {
+                            Duration::ZERO => ttl,
+                            left => left,
+                        };
+                        let left = left.div_duration_f64(TICK).ceil();
                         assert_eq!(Some(left), granted.map(|lease| lease.left.into()));
-                        self.seen.push(lease.token());
-                        self.leases[of] = Some(lease);
+                        let id = grant.into();
+                        self.leases[of] = Some(Grant { id, token });
                         if before.data.row == after.data.row {
                             "grant found again"
                         } else {
                             "grant"
                         }
                     }
-                    (Err(Error::Held { .. }), Call::Idle) if !is_done => "held",
-                    (Err(Error::Done { .. }), Call::Idle) if is_done => "done",
-                    (tried, expected) => panic!("{tried:?} instead of {expected:?}"),
+                    (None, Call::Idle) if left >= 0 && !is_done => "held",
+                    (None, Call::Idle) if left < 0 && is_done => "done",
+                    (token, expected) => panic!("{token:?} {left} instead of {expected:?}"),
                 }
             }
             Action::LateTry(of) => {
                 let grant = before.processes[of].late_try.unwrap();
-                let (_, conn) = &mut self.connections[of];
-                let late = self.table.acquire_as(conn, request(), grant.into());
-                let Ok(late) = late.await else {
+                let text = self.sql(Acquire, &values_of_grant(grant.into(), 1));
+                let (token, _) = self.ask(of, true, &text).await;
+                if token.is_none() {
                     assert_eq!(before.data.row, after.data.row);
-                    return "late try refused";
-                };
-                self.seen.push(late.token());
-                if before.data.row == after.data.row {
+                    "late try refused"
+                } else if before.data.row == after.data.row {
                     "late try of the holder"
                 } else {
                     "late grant"
@@ -177,19 +296,26 @@ impl Server {
             }
             Action::TakeOver(of) => {
                 let found = self.row().await.unwrap();
-                let mut seen = self.seen.iter();
-                let seen = seen.find(|seen| seen.get() == found.token).unwrap();
-                let (conn, _) = &mut self.connections[of];
-                let taken = self.table.take_over(conn, request(), *seen).await.unwrap();
-                let lease = taken.unwrap();
-                self.seen.push(lease.token());
-                self.leases[of] = Some(lease);
+                self.taken += 1;
+                let id = self.taken;
+                let text = self.sql(TakeOver, &values_of_grant(id, found.token));
+                let (token, _) = self.ask(of, false, &text).await;
+                let token = token.unwrap();
+                self.leases[of] = Some(Grant { id, token });
                 "take-over"
             }
             Action::Renew(of) | Action::RenewUnanswered(of) => {
+                let ttl = TICK * u32::from(TTL);
+                let Grant { id, token } = self.leases[of].unwrap();
+                let numbers = [id, token, i64::try_from(ttl.as_millis()).unwrap()];
+                let numbers = numbers.map(|number| format!("ARRAY[{number}::int8]"));
+                let keys = [format!("ARRAY[{KEY}]")].into_iter();
+                let text = self.sql(Renew, &keys.chain(numbers).collect::<Vec<_>>());
                 let (_, conn) = &mut self.connections[of];
-                let lease = self.leases[of].as_ref().unwrap();
-                let renewed = self.table.renew(conn, lease, ttl()).await.unwrap();
+                let (_, renewed, is_held): (i64, _, _) = sql::<(BigInt, Bool, Bool)>(&text)
+                    .get_result(conn)
+                    .await
+                    .unwrap();
                 let row = after.data.row;
                 let Call::Holding(held) = before.processes[of].call else {
                     panic!("{before:?}");
@@ -197,26 +323,24 @@ impl Server {
                 let is_ours = |row: advisory_model::Row| {
                     row.token == held.token && row.left == TTL && !row.is_kept
                 };
-                assert_eq!(renewed, row.is_some_and(is_ours));
-                if renewed {
+                // A row that another transaction has locked stays as it is.
+                assert_eq!(renewed || is_held, row.is_some_and(is_ours));
+                if renewed || is_held {
                     "renewal"
                 } else {
                     "renewal refused"
                 }
             }
             Action::Release(of) => {
-                let (conn, _) = &mut self.connections[of];
-                let lease = self.leases[of].take().unwrap();
-                self.table.release(conn, &lease).await.unwrap();
+                self.affects(Release, of).await;
+                self.leases[of] = None;
                 "release"
             }
             Action::Fence(of) => {
                 self.begin(of).await;
-                let (conn, _) = &mut self.connections[of];
-                let lease = self.leases[of].as_ref().unwrap();
-                let fenced = lease.fence(conn).await;
-                assert_eq!(fenced.is_ok(), is_open(of), "{fenced:?}");
-                if fenced.is_ok() {
+                let is_fenced = self.affects(Fence, of).await;
+                assert_eq!(is_fenced, is_open(of));
+                if is_fenced {
                     return "fence";
                 }
                 self.roll_back(of).await;
@@ -227,10 +351,9 @@ impl Server {
                 let (conn, _) = &mut self.connections[of];
                 let work = format!("INSERT INTO work VALUES ({of})");
                 conn.batch_execute(&work).await.unwrap();
-                let lease = self.leases[of].as_ref().unwrap();
-                let completed = lease.complete(conn).await;
-                assert_eq!(completed.is_ok(), is_open(of), "{completed:?}");
-                if completed.is_ok() {
+                let is_completed = self.affects(Complete, of).await;
+                assert_eq!(is_completed, is_open(of));
+                if is_completed {
                     return "complete";
                 }
                 self.roll_back(of).await;
@@ -251,7 +374,7 @@ impl Server {
                 let Call::Holding(held) = before.processes[of].call else {
                     panic!("{before:?}");
                 };
-                let token = self.leases[of].as_ref().unwrap().token().get();
+                let token = self.leases[of].unwrap().token;
                 let is_refused = token < self.stored;
                 assert_eq!(is_refused, held.token < before.storage.token);
                 self.stored = self.stored.max(token);

@@ -5,7 +5,6 @@ use crate::bug::Bug;
 use crate::clock::pass;
 use crate::critical_section::connection;
 use crate::leased_work::LeasedWork;
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_runtime::{Wait, advisory_lease};
 use diesel::dsl::sql;
@@ -114,9 +113,10 @@ pub(crate) async fn once(
 pub(crate) async fn term(pool: &Pool<AsyncPgConnection>, number: i64) -> Result<Lease, Error> {
     let request = Request::text(format!("leased:{number}"));
     let request = request.ttl(TTL).wait(Wait::Never);
-    Table::new()
-        .acquire(&mut connection(pool).await?, request)
-        .await
+    let held = Leases::new(pool.clone()).acquire(request.clone()).await?;
+    let (token, mut conn) = (held.lease().token(), connection(pool).await?);
+    let term = Table::new().take_over(&mut conn, request, token).await?;
+    term.ok_or(Error::Database(DieselError::NotFound))
 }
 
 /// A write without the fence.

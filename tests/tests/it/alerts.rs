@@ -1,7 +1,6 @@
 //! The alerts and the dashboard name metrics, labels and values that locked calls really emit.
 
 use crate::mails::{Mail, mails, until_empty};
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::claim::{self, Claimed, Worker};
 use advisory_runtime::lease::{Error as LeaseError, Leases, Request as LeaseRequest, Store, Table};
 use advisory_runtime::{Error, LockKey, Pool as _, advisory_lease, advisory_lock, lock_key};
@@ -16,7 +15,6 @@ use metrics::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tokio::sync::Notify;
 
 const RULES: &str = include_str!("../../../docs/alerts.yml");
@@ -146,12 +144,8 @@ async fn calls() {
     let take = async {
         started.notified().await;
         leases::expire(&db).await;
-        let mut conn = db.connect().await;
         let request = LeaseRequest::rendered("alert-lease:<room>", "alert-lease:7".to_owned());
-        Table::new()
-            .acquire(&mut conn, request.ttl(Duration::from_secs(60)))
-            .await
-            .unwrap();
+        leases::orphan(db.url(), &Table::new(), request).await;
     };
     let (lost, ()) = tokio::join!(lost, take);
     let error = lost.unwrap_err();

@@ -1,12 +1,11 @@
 //! An old primary that comes back as a standby, and is promoted once more.
 
 use crate::calls::book;
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Error as LockError;
-use advisory_runtime::lease::{Request, Table};
 use advisory_tests::failover::{
     BOOKING, connect, cut_off, number, primary, timeline_of, token, until,
 };
+use advisory_tests::leases::{key, leases_at, once};
 use advisory_tests::{assert_matches, left_out};
 use diesel_async::SimpleAsyncConnection;
 
@@ -28,11 +27,11 @@ async fn a_primary_that_comes_back_has_lost_only_what_it_did_alone() {
     cut_off(&first, &second).await;
     // Alone.
     assert!(book(&mut old, 2, "alone").await.unwrap());
-    let alone = token(&mut old, "k").await;
+    let alone = token(&first, "k").await;
     second.promote().await;
     let mut new = connect(&second).await;
     assert!(book(&mut new, 2, "second").await.unwrap());
-    let after = token(&mut new, "k").await;
+    let after = token(&second, "k").await;
     assert!(after > alone && timeline_of(after) == 2);
     // The timeline is in the control file, where `pg_rewind` looks, from a checkpoint on.
     new.batch_execute("CHECKPOINT").await.unwrap();
@@ -52,16 +51,15 @@ async fn a_primary_that_comes_back_has_lost_only_what_it_did_alone() {
             .is_some_and(|found| matches!(found, LockError::Standby { .. })),
         "{refused}"
     );
-    let mut back = connect(&first).await;
-    let refused = Table::new().acquire(&mut back, Request::text("k")).await;
+    let refused = once(&leases_at(first.url(), 1), key("k")).await;
     assert_matches!(refused, Err(advisory_runtime::lease::Error::Standby { .. }));
-    let last = token(&mut new, "k").await;
+    let last = token(&second, "k").await;
     second.stop("fast").await;
     first.promote().await;
     let mut back = connect(&first).await;
     let guests = "SELECT count(*) FROM booking WHERE guest = 'alone'";
     assert_eq!(number(&mut back, guests).await, 0);
     assert!(!book(&mut back, 2, "third").await.unwrap());
-    let newest = token(&mut back, "k").await;
+    let newest = token(&first, "k").await;
     assert!(newest > last && timeline_of(newest) == 3);
 }

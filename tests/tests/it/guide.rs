@@ -1,8 +1,6 @@
 //! Statements of the guide that no other test covers: work that needs no lock, time inside a body,
 //! and how keys and tokens of other programs are taken over.
 
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Request as LeaseRequest, Table};
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, advisory_lock, xact};
 use advisory_tests::bookings::{bookings, committed, database, execute, insert, run};
 use advisory_tests::{assert_matches, leases};
@@ -125,13 +123,12 @@ async fn tokens_continue_after_those_of_another_program() {
          SELECT setval{statement}"
     ))
     .await;
-    let mut conn = db.connect().await;
+    let granting = leases::leases_at(db.url(), 1);
     let mut last = 4711;
     for key in ["report:2026-11", "new"] {
-        let request = LeaseRequest::text(key);
-        let lease = Table::new().acquire(&mut conn, request).await.unwrap();
-        assert!(lease.token().get() > last, "{key}");
-        last = lease.token().get();
+        let token = leases::once(&granting, leases::key(key)).await.unwrap();
+        assert!(token.get() > last, "{key}");
+        last = token.get();
     }
 }
 

@@ -1,7 +1,6 @@
 //! The guide's pages show what is printed. Numbers differ, so only their places are compared.
 
 use crate::calls::book;
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::Table;
 use advisory_runtime::migrations::{KEY, Migrator};
 use advisory_runtime::testing::Observer;
@@ -182,15 +181,14 @@ async fn the_statements_that_measure_a_guard_run() {
 }
 
 /// The size of the lease table's file for each key that was used once, in bytes.
-async fn bytes_for_each_key(conn: &mut AsyncPgConnection) -> i64 {
+async fn bytes_for_each_key(server: &OwnServer, conn: &mut AsyncPgConnection) -> i64 {
     const KEYS: i64 = 2_000;
     let size = || sql::<BigInt>("SELECT pg_catalog.pg_table_size('advisory_lease')");
     let before: i64 = size().get_result(conn).await.unwrap();
-    let table = Table::new();
+    let leases = leases::leases_at(server.url(), 1);
     for number in 0..KEYS {
         let event = leases::key(&format!("event:{before}:{number}"));
-        let lease = table.acquire(conn, event).await.unwrap();
-        assert!(table.release(conn, &lease).await.unwrap());
+        leases::once(&leases, event).await.unwrap();
     }
     let after: i64 = size().get_result(conn).await.unwrap();
     (after - before) / KEYS
@@ -219,12 +217,12 @@ async fn the_file_of_leases_grows_as_the_page_says() {
         .unwrap();
     conn.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     while autovacuums(&mut conn).await > 0 {}
-    let alone = bytes_for_each_key(&mut conn).await;
+    let alone = bytes_for_each_key(&server, &mut conn).await;
     beside
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
         .await
         .unwrap();
-    let with_a_snapshot = bytes_for_each_key(&mut conn).await;
+    let with_a_snapshot = bytes_for_each_key(&server, &mut conn).await;
     assert!((30..90).contains(&alone), "{alone} bytes");
     assert!(
         (200..400).contains(&with_a_snapshot),

@@ -1,13 +1,10 @@
 //! Busy means that another process holds the key: not that a pool is exhausted, a server does not
 //! answer, or a runtime is missing.
 
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Leases, Request, Store, Table};
-use advisory_tests::leases::{database, expire, key};
+use advisory_tests::leases::{database, expire, key, leases_at, once, orphan, until_refused};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,14 +42,10 @@ async fn an_exhausted_pool_is_not_a_busy_key() {
 async fn an_unanswered_grant_is_not_busy_and_is_released() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::new(proxy.url());
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
-    let conn: [_; 2] = [pool.get().await.unwrap(), pool.get().await.unwrap()];
-    drop(conn);
-    // The acquisition's statement is prepared.
-    let leases = Leases::new(pool);
-    let first = leases.acquire(key("other")).await.unwrap();
-    first.finish(Ok::<_, Error>(())).await.unwrap();
+    let leases = leases_at(proxy.url(), 2);
+    // Two connections are open, and the acquisition's statement is prepared.
+    let (one, other) = tokio::join!(once(&leases, key("a")), once(&leases, key("b")));
+    one.and(other).unwrap();
     proxy.stop_forwarding();
     is_pools_failure(leases.clone(), Wait::For(SHORT)).await;
     proxy.resume_forwarding();
@@ -67,8 +60,7 @@ async fn an_unanswered_grant_is_not_busy_and_is_released() {
 async fn a_grant_with_a_lost_answer_is_found_again_or_released() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::new(proxy.url());
-    let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
+    let leases = leases_at(proxy.url(), 2);
     proxy.cut_after_forwarding("WITH free AS");
     let error = leases.acquire(waits(GENEROUS)).await.unwrap_err();
     assert!(!error.is_held(), "{error:?}");
@@ -81,14 +73,12 @@ async fn a_grant_with_a_lost_answer_is_found_again_or_released() {
 async fn a_lost_lease_is_not_ok_when_its_first_release_failed() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::new(proxy.url());
-    let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
-    let mut other = db.connect().await;
+    let leases = leases_at(proxy.url(), 2);
     for forgets in ["a take-over", "a failover"] {
         let held = leases.acquire(Request::text("k")).await.unwrap();
         if forgets == "a take-over" {
             expire(&db).await;
-            Table::new().acquire(&mut other, key("k")).await.unwrap();
+            orphan(db.url(), &Table::new(), key("k")).await;
         } else {
             db.run("DELETE FROM advisory_lease").await;
         }
@@ -112,11 +102,10 @@ async fn a_waiter_outlasts_a_restart_of_the_server() {
     let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
     let table = Table::new();
     table.set_up(&mut conn).await.unwrap();
-    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
-    let manager = AsyncDieselConnectionManager::new(server.url());
-    let leases = Leases::new(Pool::builder(manager).max_size(1).build().unwrap());
+    let lease = orphan(server.url(), &table, key("k")).await;
+    let leases = leases_at(server.url(), 1);
     let waiting = tokio::spawn(async move { leases.acquire(waits(GENEROUS)).await });
-    advisory_tests::leases::until_refused(&mut conn).await;
+    until_refused(&mut conn).await;
     drop(conn);
     for mode in ["fast", "immediate"] {
         server.stop(mode).await;
@@ -163,20 +152,5 @@ fn poll_once<T>(future: impl Future<Output = T>) -> T {
     match std::pin::pin!(future).poll(&mut context) {
         std::task::Poll::Ready(value) => value,
         std::task::Poll::Pending => panic!("it waits"),
-    }
-}
-
-#[tokio::test]
-async fn a_busy_lease_is_called_a_lease() {
-    let db = database().await;
-    let (mut a, mut b) = (db.connect().await, db.connect().await);
-    let table = Table::new();
-    let _lease = table.acquire(&mut a, key("k")).await.unwrap();
-    let refused = table.acquire(&mut b, key("k")).await.unwrap_err();
-    let late = table.acquire(&mut b, waits(SHORT)).await.unwrap_err();
-    for error in [refused, late] {
-        assert!(error.is_held(), "{error:?}");
-        let text = error.to_string();
-        assert!(text.starts_with("lease `"), "{text}");
     }
 }

@@ -4,11 +4,10 @@
 //! An immediate shutdown loses the part of the log that is only in memory. Commits that do not wait
 //! for the disk stay there for `wal_writer_delay`.
 
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Lease, Request, Table};
+use advisory_runtime::lease::{Error, Request, Table};
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::key;
-use advisory_tests::{OwnServer, left_out, owns_server};
+use advisory_tests::leases::{key, leases_at, once, until_renewed};
+use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel::dsl::sql;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -57,12 +56,18 @@ async fn number(conn: &mut AsyncPgConnection, query: &str) -> i64 {
     sql::<BigInt>(query).get_result(conn).await.unwrap()
 }
 
-/// The control: without the setting that leases force, a crash loses commits.
-async fn count_up(conn: &mut AsyncPgConnection) -> i64 {
+/// The control: without the setting that leases force, a crash loses commits. Returns how many.
+async fn crash_and_count(server: &OwnServer) -> i64 {
+    let mut conn = connect(server).await;
     for _ in 0..20 {
-        execute(conn, "UPDATE counter SET n = n + 1").await.unwrap();
+        execute(&mut conn, "UPDATE counter SET n = n + 1")
+            .await
+            .unwrap();
     }
-    number(conn, "SELECT n FROM counter").await
+    let counted = number(&mut conn, "SELECT n FROM counter").await;
+    drop(conn);
+    crash(server).await;
+    counted - number(&mut connect(server).await, "SELECT n FROM counter").await
 }
 
 #[tokio::test]
@@ -70,30 +75,27 @@ async fn no_token_is_issued_twice_when_the_server_crashes() {
     let Some(server) = forgetful().await else {
         return;
     };
-    let table = Table::new();
     let (mut tokens, mut forgotten, mut released) = (HashSet::new(), 0, 0);
     for round in 1..=4 {
-        let mut conn = connect(&server).await;
+        let leases = leases_at(server.url(), 1);
         execute(
-            &mut conn,
+            &mut connect(&server).await,
             "UPDATE advisory_lease SET expires_at = '-infinity'",
         )
         .await
         .unwrap();
         let mut last = None;
         for _ in 0..20 {
-            let lease = table.acquire(&mut conn, key("k").ttl(HOUR)).await.unwrap();
+            let held = leases.acquire(key("k").ttl(HOUR)).await.unwrap();
+            let lease = held.lease().clone();
             assert!(tokens.insert(lease.token()), "{:?} twice", lease.token());
-            assert!(table.release(&mut conn, &lease).await.unwrap());
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             last = Some(lease);
         }
         let last = last.unwrap();
-        let counted = count_up(&mut conn).await;
-        drop(conn);
-        crash(&server).await;
+        forgotten += crash_and_count(&server).await;
+        released += i64::from(leases.holds(&last).await.unwrap());
         let mut conn = connect(&server).await;
-        forgotten += counted - number(&mut conn, "SELECT n FROM counter").await;
-        released += i64::from(table.holds(&mut conn, &last).await.unwrap());
         let token = number(&mut conn, "SELECT token FROM advisory_lease").await;
         assert_eq!(token, last.token().get(), "round {round}");
     }
@@ -112,45 +114,37 @@ async fn a_renewal_and_a_kept_key_outlive_a_crash() {
     let Some(server) = forgetful().await else {
         return;
     };
-    let table = Table::new();
-    let mut conn = connect(&server).await;
-    let short = |text: &str| key(text).ttl(Duration::from_secs(30));
-    let renewed = table.acquire(&mut conn, short("renewed")).await.unwrap();
-    let kept = table.acquire(&mut conn, short("kept")).await.unwrap();
-    let left = async |conn: &mut AsyncPgConnection, text: &str| {
-        let row = table
-            .find(conn, Request::text(text))
-            .await
-            .unwrap()
-            .unwrap();
-        row.remaining
+    let left = async |text: &str| {
+        let mut conn = connect(&server).await;
+        let row = Table::new().find(&mut conn, Request::text(text)).await;
+        row.unwrap().unwrap().remaining
     };
     let mut forgotten = 0;
-    for _ in 0..3 {
-        assert!(table.renew(&mut conn, &renewed, HOUR).await.unwrap());
-        let counted = count_up(&mut conn).await;
-        crash(&server).await;
-        conn = connect(&server).await;
-        forgotten += counted - number(&mut conn, "SELECT n FROM counter").await;
-        assert!(left(&mut conn, "renewed").await > HOUR / 2);
-        assert!(table.holds(&mut conn, &renewed).await.unwrap());
+    for round in 0..3 {
+        let proxy = Proxy::before(server.url()).await;
+        let (leases, text) = (leases_at(proxy.url(), 1), format!("renewed:{round}"));
+        let request = key(&text).ttl(HOUR).renew(Duration::from_millis(20));
+        let held = leases.acquire(request).await.unwrap();
+        let short = "UPDATE advisory_lease SET expires_at = clock_timestamp() + interval '60 s'";
+        execute(&mut connect(&server).await, short).await.unwrap();
+        // The first may have been on its way.
+        for _ in 0..2 {
+            until_renewed(held.lease()).await;
+        }
+        // Nothing renews it after the crash.
+        proxy.stop_forwarding();
+        forgotten += crash_and_count(&server).await;
+        assert!(left(&text).await > HOUR / 2);
+        let direct = leases_at(server.url(), 1);
+        assert!(direct.holds(held.lease()).await.unwrap());
+        proxy.resume_forwarding();
     }
-    keep_over_a_crash(&server, conn, &table, &kept).await;
-    let mut conn = connect(&server).await;
-    assert!(left(&mut conn, "kept").await > HOUR / 2);
+    let kept = key("kept").ttl(Duration::from_secs(30)).keep(HOUR);
+    once(&leases_at(server.url(), 1), kept).await.unwrap();
+    crash(&server).await;
+    assert!(left("kept").await > HOUR / 2);
     assert!(
         forgotten > 0,
         "no crash forgot anything: this shows nothing"
     );
-}
-
-async fn keep_over_a_crash(
-    server: &OwnServer,
-    mut conn: AsyncPgConnection,
-    table: &Table,
-    lease: &Lease,
-) {
-    assert!(table.keep(&mut conn, lease, HOUR).await.unwrap());
-    drop(conn);
-    crash(server).await;
 }

@@ -1,10 +1,9 @@
 //! The data of a lease's holder, such as a leader's address, as others read it.
 
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Leases, Table};
+use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, Names};
 use advisory_tests::Database;
-use advisory_tests::leases::{database, key};
+use advisory_tests::leases::{database, key, leases_at, once, orphan};
 use std::time::Duration;
 
 const HERE: &str = "10.0.0.7:8080";
@@ -19,7 +18,7 @@ async fn the_holders_data_is_read_by_others_and_changes() {
     let db = database().await;
     let mut conn = db.connect().await;
     let table = Table::new();
-    let lease = table.acquire(&mut conn, key("k").data(HERE)).await.unwrap();
+    let lease = orphan(db.url(), &table, key("k").data(HERE)).await;
     assert_eq!(data_of(&db).await.as_deref(), Some(HERE));
     let mut other = db.connect().await;
     let seen = monitor::leases(&mut other, &table, &Names::none()).await;
@@ -36,11 +35,11 @@ async fn the_next_holder_has_its_own_data() {
     let db = database().await;
     let mut conn = db.connect().await;
     let table = Table::new();
-    let old = table.acquire(&mut conn, key("k").data(HERE)).await.unwrap();
+    let old = orphan(db.url(), &table, key("k").data(HERE)).await;
     assert!(table.release(&mut conn, &old).await.unwrap());
     let erased = "SELECT count(*) FROM advisory_lease WHERE data IS NULL";
     assert_eq!(db.count(erased).await, 1);
-    let new = table.acquire(&mut conn, key("k")).await.unwrap();
+    let new = orphan(db.url(), &table, key("k")).await;
     assert!(!table.set_data(&mut conn, &old, Some(HERE)).await.unwrap());
     assert_eq!(data_of(&db).await, None);
     assert!(new.is_held() && !old.is_held());
@@ -49,13 +48,8 @@ async fn the_next_holder_has_its_own_data() {
 #[tokio::test]
 async fn a_key_that_is_done_keeps_the_data() {
     let db = database().await;
-    let leases = Leases::new(db.deadpool(1));
-    let hour = Duration::from_secs(3600);
-    let held = leases
-        .acquire(key("k").data(HERE).keep(hour))
-        .await
-        .unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    let request = key("k").data(HERE).keep(Duration::from_secs(3600));
+    once(&leases_at(db.url(), 1), request).await.unwrap();
     assert_eq!(data_of(&db).await.as_deref(), Some(HERE));
 }
 
@@ -64,7 +58,7 @@ async fn data_that_the_table_cannot_take_is_refused() {
     let db = database().await;
     let mut conn = db.connect().await;
     let table = Table::new();
-    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    let lease = orphan(db.url(), &table, key("k")).await;
     let longest = "é".repeat(512);
     assert!(
         table
@@ -75,7 +69,7 @@ async fn data_that_the_table_cannot_take_is_refused() {
     for data in ["é".repeat(512) + "x", "a\0b".to_owned()] {
         let set = table.set_data(&mut conn, &lease, Some(&data)).await;
         assert!(matches!(set, Err(Error::Invalid { .. })), "{set:?}");
-        let asked = table.acquire(&mut conn, key("other").data(data)).await;
+        let asked = once(&leases_at(db.url(), 1), key("other").data(data)).await;
         assert!(matches!(asked, Err(Error::Invalid { .. })), "{asked:?}");
     }
     assert_eq!(data_of(&db).await, Some(longest));

@@ -5,11 +5,10 @@ use advisory_runtime::lease::Error;
 use advisory_runtime::{Pool as _, advisory_lease};
 use advisory_tests::Database;
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{FIRST as LAST_TOKEN_BEFORE, database};
+use advisory_tests::leases::{FIRST as LAST_TOKEN_BEFORE, Pool, database};
 use advisory_tests::player::{Player, ROLE, URL};
+use diesel_async::AsyncConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::env;
 use std::future::pending;
 use std::time::Duration;
@@ -26,7 +25,7 @@ enum Answer {
 
 #[derive(Clone)]
 struct Webhooks {
-    pool: Pool<AsyncPgConnection>,
+    pool: Pool,
     /// Where it stops: it reports the point, and does nothing afterwards.
     stops: String,
 }
@@ -41,7 +40,7 @@ impl Webhooks {
     }
 
     async fn at(&self, point: &str) -> Result<(), Error> {
-        if self.stops == point {
+        if self.stops.starts_with(point) {
             let mut conn = self.pool.connection().await?;
             execute(&mut conn, "INSERT INTO said VALUES ('there')").await?;
             pending::<()>().await;
@@ -63,7 +62,9 @@ impl Webhooks {
         let credited = conn.transaction(async |conn| {
             execute(conn, "UPDATE account SET balance = balance + 1").await?;
             self.at("after its writes").await?;
-            lease.complete(conn).await?;
+            if !self.stops.ends_with(WITHOUT) {
+                lease.complete(conn).await?;
+            }
             self.at("before the commit").await
         });
         credited.await?;
@@ -72,6 +73,9 @@ impl Webhooks {
         Ok(Answer::Handled)
     }
 }
+
+/// Of a delivery that does not complete its lease.
+const WITHOUT: &str = "without complete";
 
 /// Does nothing unless another test starts it.
 #[tokio::test]
@@ -128,13 +132,27 @@ async fn answers(webhooks: &Webhooks) -> Option<Answer> {
     a
 }
 
-/// Kills the first delivery where it stops; with `ends_session` the server also ends its session,
-/// as after a crash of its machine.
-async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session: bool) {
+async fn stage(trigger: &str) -> Database {
     let db = database().await;
     db.run("CREATE TABLE said (what text); CREATE TABLE account AS SELECT 0::int8 AS balance")
         .await;
     db.run(&format!("{WAITS}{trigger}")).await;
+    db
+}
+
+/// The first grant's ttl is over.
+async fn expire_first(db: &Database) {
+    let first = LAST_TOKEN_BEFORE + 1;
+    db.run(&format!(
+        "UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp() WHERE token = {first} AND NOT is_kept"
+    ))
+    .await;
+}
+
+/// Kills the first delivery where it stops; with `ends_session` the server also ends its session,
+/// as after a crash of its machine.
+async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session: bool) {
+    let db = stage(trigger).await;
     let mut gate = db.connect().await;
     execute(&mut gate, "SELECT pg_advisory_lock(8)")
         .await
@@ -172,12 +190,7 @@ async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session:
             let answered = answers(&webhooks).await;
             assert_eq!(answered, expected(is_committed[1]), "{stops}, gone");
         }
-        // The first grant's ttl is over.
-        let first = LAST_TOKEN_BEFORE + 1;
-        db.run(&format!(
-            "UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp() WHERE token = {first} AND NOT is_kept"
-        ))
-        .await;
+        expire_first(&db).await;
         redeliver(&db, &webhooks).await
     };
     let ((a, b), c) = tokio::join!(providers, rest);
@@ -211,4 +224,21 @@ async fn a_delivery_killed_in_its_commit_is_done_if_that_succeeds() {
 #[tokio::test]
 async fn a_delivery_killed_after_its_commit_is_done() {
     kill("after the commit", "", [true, true], false).await;
+}
+
+/// The control: what the pages say about a lease without `complete`.
+#[tokio::test]
+async fn without_complete_work_killed_after_its_commit_runs_again() {
+    let db = stage("").await;
+    let stops = format!("after the commit, {WITHOUT}");
+    let player = Player::start("lease_deliveries::the_first_delivery", &db, &stops);
+    db.until_empty(GENEROUS, "the first delivery at its step", NOT_THERE)
+        .await;
+    drop(player);
+    db.until_empty(GENEROUS, "the end of its sessions", FIRST)
+        .await;
+    expire_first(&db).await;
+    let again = Webhooks::new(db.url(), "nowhere").deliver("evt").await;
+    assert_eq!(again.unwrap(), Answer::Handled);
+    assert_eq!(balance(&db).await, 2);
 }

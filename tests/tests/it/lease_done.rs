@@ -1,15 +1,12 @@
 //! A key whose work is done and a key that is held get different answers.
 
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Event, Leases, Request, Table, lead_until};
 use advisory_runtime::{Wait, advisory_lease, monitor};
 use advisory_tests::Proxy;
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{database, key, until_refused};
+use advisory_tests::leases::{Pool, database, expire, key, leases_at, once, orphan, until_refused};
 use diesel::QueryResult;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::AsyncConnection;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,37 +18,32 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn a_done_key_is_answered_at_once_whatever_the_wait() {
     let db = database().await;
     let mut conn = db.connect().await;
-    let (table, leases) = (Table::new(), Leases::new(db.deadpool(1)));
-    execute(&mut conn, "SET lock_timeout = '1h'").await.unwrap();
+    let pool = db.deadpool(1);
+    let leases = Leases::new(pool.clone());
+    execute(&mut pool.get().await.unwrap(), "SET lock_timeout = '1h'")
+        .await
+        .unwrap();
     for (number, keep) in [GENEROUS, HOUR].into_iter().enumerate() {
         let text = || Request::text(format!("k{number}"));
-        let lease = table.acquire(&mut conn, text()).await.unwrap();
-        assert!(table.keep(&mut conn, &lease, keep).await.unwrap());
+        once(&leases, text().keep(keep)).await.unwrap();
         for wait in [
             Wait::Never,
             Wait::For(HOUR / 2),
             Wait::Session,
             Wait::Forever,
         ] {
-            let tried = table.acquire(&mut conn, text().wait(wait)).await;
-            let called = leases.acquire(text().wait(wait)).await;
-            for error in [tried.unwrap_err(), called.unwrap_err()] {
-                let Error::Done {
-                    lock, remaining, ..
-                } = &error
-                else {
-                    panic!("{wait:?}: {error:?}");
-                };
-                assert!(!lock.is_empty());
-                assert!(*remaining <= keep && *remaining > keep / 2, "{error:?}");
-                assert!(error.is_done() && !error.is_held());
-                assert!(
-                    monitor::holders(&mut conn, &error)
-                        .await
-                        .unwrap()
-                        .is_empty()
-                );
-            }
+            let error = once(&leases, text().wait(wait)).await.unwrap_err();
+            let Error::Done {
+                lock, remaining, ..
+            } = &error
+            else {
+                panic!("{wait:?}: {error:?}");
+            };
+            assert!(!lock.is_empty());
+            assert!(*remaining <= keep && *remaining > keep / 2, "{error:?}");
+            assert!(error.is_done() && !error.is_held());
+            let holders = monitor::holders(&mut conn, &error).await.unwrap();
+            assert!(holders.is_empty());
         }
     }
 }
@@ -60,10 +52,7 @@ async fn a_done_key_is_answered_at_once_whatever_the_wait() {
 async fn a_call_that_waits_is_done_when_the_holder_completes() {
     let db = database().await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let (leases, events) = (
-        Leases::new(db.deadpool(1)),
-        Arc::new(Mutex::new(Vec::new())),
-    );
+    let (leases, events) = (leases_at(db.url(), 1), Arc::new(Mutex::new(Vec::new())));
     let told = Arc::clone(&events);
     let leases = leases.observe(move |event| {
         if let Event::Done { remaining, .. } = event {
@@ -71,8 +60,7 @@ async fn a_call_that_waits_is_done_when_the_holder_completes() {
             told.lock().unwrap().push("done");
         }
     });
-    let lease = Table::new().acquire(&mut conn, key("k").keep(HOUR)).await;
-    let lease = lease.unwrap();
+    let lease = orphan(db.url(), &Table::new(), key("k").keep(HOUR)).await;
     let waiting = tokio::spawn(async move {
         let waited = leases.acquire(Request::text("k").wait(HOUR)).await;
         waited.unwrap_err()
@@ -82,7 +70,7 @@ async fn a_call_that_waits_is_done_when_the_holder_completes() {
         lease.complete(conn).await?;
         // It is held until the commit.
         until_refused(&mut other).await;
-        let error = Table::new().acquire(&mut other, key("k")).await;
+        let error = once(&leases_at(db.url(), 1), key("k")).await;
         assert!(error.unwrap_err().is_held());
         assert!(!waiting.is_finished());
         Ok::<_, Error>(())
@@ -103,13 +91,13 @@ async fn a_call_that_waits_is_done_when_the_holder_completes() {
     on_held = Ok(answer + " later"),
     on_done = Ok(answer + " before")
 )]
-async fn job(pool: &Pool<AsyncPgConnection>, id: i64, answer: String) -> QueryResult<String> {
+async fn job(pool: &Pool, id: i64, answer: String) -> QueryResult<String> {
     Ok(answer)
 }
 
 /// Like a lease of an older release, which says nothing about completed work.
 #[advisory_lease(key = "done-job:<id>", name = "done-job", pool = pool, wait = "never", on_held = Ok(0))]
-async fn older(pool: &Pool<AsyncPgConnection>, id: i64) -> QueryResult<i64> {
+async fn older(pool: &Pool, id: i64) -> QueryResult<i64> {
     Ok(id)
 }
 
@@ -139,12 +127,10 @@ async fn on_held_and_on_done_are_distinguished() {
 async fn a_campaign_continues_after_a_done_key() {
     let db = database().await;
     let mut conn = db.connect().await;
-    let table = Table::new();
-    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
-    assert!(table.keep(&mut conn, &lease, HOUR).await.unwrap());
+    let leases = leases_at(db.url(), 1);
+    once(&leases, key("k").keep(HOUR)).await.unwrap();
     let (over, is_over) = tokio::sync::oneshot::channel::<()>();
     let mut over = Some(over);
-    let leases = Leases::new(db.deadpool(1));
     let campaign = Request::text("k").renew(Duration::from_millis(10));
     let is_over = async { drop(is_over.await) };
     let led = lead_until(&leases, campaign, is_over, |_| {
@@ -153,7 +139,7 @@ async fn a_campaign_continues_after_a_done_key() {
     });
     let (led, ()) = tokio::join!(tokio::time::timeout(GENEROUS, led), async {
         until_refused(&mut conn).await;
-        advisory_tests::leases::expire(&db).await;
+        expire(&db).await;
     });
     led.expect("it leads when the key is free").unwrap();
 }
@@ -165,8 +151,7 @@ async fn without_the_server_only_a_keep_refuses_an_ok() {
     let db = database().await;
     for keep in [Some(HOUR), None] {
         let proxy = Proxy::start(&db).await;
-        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-        let leases = Leases::new(Pool::builder(manager).max_size(1).build().unwrap());
+        let leases = leases_at(proxy.url(), 1);
         let mut request = Request::text(format!("{keep:?}"));
         if let Some(keep) = keep {
             request = request.keep(keep);
@@ -190,4 +175,16 @@ async fn without_the_server_only_a_keep_refuses_an_ok() {
             ),
         }
     }
+}
+
+#[tokio::test]
+async fn an_end_whose_answer_was_lost_is_found() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let held = leases_at(proxy.url(), 2).acquire(key("k").keep(HOUR)).await;
+    let held = held.unwrap();
+    proxy.cut_after_forwarding("SET is_kept");
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    let error = once(&leases_at(db.url(), 1), key("k")).await.unwrap_err();
+    assert!(error.is_done(), "{error:?}");
 }

@@ -1,10 +1,9 @@
 //! A write under a fencing token: what it excludes, what runs concurrently, and when it is refused.
 
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Lease, Table};
+use advisory_runtime::lease::{Error, Lease, Leases, Table};
 use advisory_tests::Database;
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{database, expire, key};
+use advisory_tests::leases::{database, expire, key, leases_at, once, orphan, until_renewed};
 use advisory_tests::settings::idle_bound;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::{ExpressionMethods, QueryDsl};
@@ -19,9 +18,7 @@ diesel::table! {
 }
 
 const TTL: Duration = Duration::from_secs(60);
-
-/// A statement that waits for a row's lock for longer than this fails, and the test with it.
-const AT_ONCE: &str = "SET lock_timeout = '10s'";
+const BRIEF: Duration = Duration::from_millis(20);
 
 async fn reports() -> Database {
     let db = database().await;
@@ -56,11 +53,11 @@ async fn a_condition_among_others_lets_only_the_holder_write() {
     let db = reports().await;
     let (mut a, mut b) = (db.connect().await, db.connect().await);
     let table = Table::new();
-    let old = table.acquire(&mut a, key("k")).await.unwrap();
+    let old = orphan(db.url(), &table, key("k")).await;
     assert_eq!(publish(&mut a, &old, "first").await, 1);
     expire(&db).await;
     assert_eq!(publish(&mut a, &old, "expired").await, 0);
-    let new = table.acquire(&mut b, key("k")).await.unwrap();
+    let new = orphan(db.url(), &table, key("k")).await;
     assert_eq!(publish(&mut a, &old, "late").await, 0);
     assert_eq!(state(&db).await, "first");
     assert_eq!(publish(&mut b, &new, "second").await, 1);
@@ -88,16 +85,15 @@ async fn open_write(conn: &mut AsyncPgConnection, lease: &Lease, is_fence: bool)
 #[tokio::test]
 async fn renewals_pass_by_an_open_fenced_transaction() {
     let db = reports().await;
-    let (mut writer, mut conn) = (db.connect().await, db.connect().await);
-    conn.batch_execute(AT_ONCE).await.unwrap();
-    let table = Table::new();
+    let (mut writer, leases) = (db.connect().await, leases_at(db.url(), 1));
     for is_fence in [true, false] {
-        let lease = table.acquire(&mut conn, key("k").ttl(TTL)).await.unwrap();
+        let request = key("k").renew(BRIEF);
+        let held = leases.acquire(request).await.unwrap();
+        let lease = held.lease();
         let written = writer.transaction(async |writer| {
-            open_write(writer, &lease, is_fence).await;
-            for longer in 1..=5 {
-                let ttl = TTL + Duration::from_secs(longer);
-                assert!(table.renew(&mut conn, &lease, ttl).await.unwrap());
+            open_write(writer, lease, is_fence).await;
+            for _ in 1..=5 {
+                until_renewed(lease).await;
                 execute(writer, "UPDATE report SET state = 'longer'").await?;
             }
             // A second fence finds the renewed row.
@@ -106,7 +102,7 @@ async fn renewals_pass_by_an_open_fenced_transaction() {
         });
         written.await.unwrap();
         assert!(lease.is_held());
-        assert!(table.release(&mut conn, &lease).await.unwrap());
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(state(&db).await, "longer");
 }
@@ -115,10 +111,15 @@ async fn renewals_pass_by_an_open_fenced_transaction() {
 async fn a_key_is_busy_only_while_a_fenced_transaction_is_open() {
     let db = reports().await;
     let (mut writer, mut conn) = (db.connect().await, db.connect().await);
-    conn.batch_execute(AT_ONCE).await.unwrap();
+    // A statement that waits for a row's lock fails, and the test with it.
+    let pool = db.deadpool(1);
+    let leases = Leases::new(pool.clone());
+    execute(&mut pool.get().await.unwrap(), "SET lock_timeout = '10s'")
+        .await
+        .unwrap();
     let table = Table::new();
     for (is_fence, is_released) in [(true, false), (true, true), (false, false), (false, true)] {
-        let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+        let lease = orphan(db.url(), &table, key("k")).await;
         let written = writer.transaction(async |writer| {
             open_write(writer, &lease, is_fence).await;
             if is_released {
@@ -127,55 +128,51 @@ async fn a_key_is_busy_only_while_a_fenced_transaction_is_open() {
                 expire(&db).await;
             }
             for _ in 0..3 {
-                let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+                let error = once(&leases, key("k")).await.unwrap_err();
                 assert!(matches!(error, Error::Held { .. }), "{error:?}");
             }
             Ok::<_, DieselError>(())
         });
         written.await.unwrap();
-        let next = table.acquire(&mut conn, key("k")).await.unwrap();
-        assert!(next.token() > lease.token());
-        assert!(table.release(&mut conn, &next).await.unwrap());
+        assert!(once(&leases, key("k")).await.unwrap() > lease.token());
     }
 }
 
 #[tokio::test]
-async fn a_done_key_refuses_renewal_release_and_writes_of_its_holder() {
+async fn a_done_key_refuses_release_and_writes_of_its_holder() {
     let db = reports().await;
-    let mut conn = db.connect().await;
-    let table = Table::new();
-    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
-    assert!(table.keep(&mut conn, &lease, TTL).await.unwrap());
-    assert!(!table.holds(&mut conn, &lease).await.unwrap());
-    assert!(!table.renew(&mut conn, &lease, TTL * 2).await.unwrap());
-    assert!(!table.release(&mut conn, &lease).await.unwrap());
+    let (leases, mut conn) = (leases_at(db.url(), 1), db.connect().await);
+    let held = leases.acquire(key("k").keep(TTL)).await.unwrap();
+    let lease = held.lease().clone();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert!(!leases.holds(&lease).await.unwrap());
+    assert!(!Table::new().release(&mut conn, &lease).await.unwrap());
     assert_eq!(publish(&mut conn, &lease, "late").await, 0);
     let error = fenced(&mut conn, &lease).await.unwrap_err();
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    let error = once(&leases, key("k")).await.unwrap_err();
     assert!(error.is_done(), "{error:?}");
-    // A holder that has not learned that it is done asks again.
-    assert!(table.keep(&mut conn, &lease, TTL).await.unwrap());
 }
 
 #[tokio::test]
 async fn a_fence_under_an_old_snapshot_is_a_serialization_failure() {
     let db = reports().await;
     let (mut writer, mut conn) = (db.connect().await, db.connect().await);
-    let table = Table::new();
-    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    let leases = leases_at(db.url(), 1);
+    let held = leases.acquire(key("k").renew(BRIEF)).await.unwrap();
+    let lease = held.lease();
     let mut strict = writer.build_transaction().repeatable_read();
     let passed = strict.run(async |writer| {
         execute(writer, "SELECT 1").await?;
-        assert!(table.renew(&mut conn, &lease, TTL * 2).await.unwrap());
+        until_renewed(lease).await;
         lease.fence(writer).await
     });
     passed.await.unwrap();
     let mut strict = writer.build_transaction().repeatable_read();
     let refused = strict.run(async |writer| {
         execute(writer, "SELECT 1").await?;
-        assert!(table.release(&mut conn, &lease).await.unwrap());
-        table.acquire(&mut conn, key("k")).await?;
+        assert!(Table::new().release(&mut conn, lease).await.unwrap());
+        orphan(db.url(), &Table::new(), key("k")).await;
         lease.fence(writer).await
     });
     let error = refused.await.unwrap_err();
@@ -205,14 +202,14 @@ async fn a_delayed_write_detects_a_newer_grant() {
     .await;
     let (mut writer, mut conn) = (db.connect().await, db.connect().await);
     let table = Table::new();
-    let old = table.acquire(&mut conn, key("k")).await.unwrap();
+    let old = orphan(db.url(), &table, key("k")).await;
     let late = tokio::spawn({
         let old = old.clone();
         async move { publish(&mut writer, &old, "late").await }
     });
     db.until_waiting(7).await;
     assert!(table.release(&mut conn, &old).await.unwrap());
-    table.acquire(&mut conn, key("k")).await.unwrap();
+    orphan(db.url(), &table, key("k")).await;
     db.run("SELECT pg_advisory_unlock(7)").await;
     assert_eq!(late.await.unwrap(), 0);
     assert_eq!(state(&db).await, "new");
@@ -223,10 +220,7 @@ async fn a_fence_bounds_idle_time_by_the_lease_and_raises_no_bound() {
     let db = reports().await;
     let mut conn = db.connect().await;
     // Every bound is long enough not to end the session of a slow client.
-    let lease = Table::new()
-        .acquire(&mut conn, key("k").ttl(TTL * 10))
-        .await
-        .unwrap();
+    let lease = orphan(db.url(), &Table::new(), key("k").ttl(TTL * 10)).await;
     for style in ["postgres", "postgres_verbose", "sql_standard", "iso_8601"] {
         conn.batch_execute(&format!("SET intervalstyle = '{style}'"))
             .await

@@ -1,13 +1,10 @@
 //! A grant whose answer was lost is found by a later try, which relies on it for no longer than the
 //! server keeps it.
 
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::Wait;
-use advisory_runtime::lease::{Error, Leases, Request, Table};
+use advisory_runtime::lease::{Error, Request, Table};
 use advisory_tests::Proxy;
-use advisory_tests::leases::{database, expire, key, until_refused};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
+use advisory_tests::leases::{database, key, leases_at, until_over, until_refused};
 use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -28,13 +25,10 @@ async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
     )
     .await;
     let (mut first, mut gate) = (db.connect().await, db.connect().await);
-    let table = Table::new();
-    let lease = table.acquire(&mut first, key("k")).await.unwrap();
+    let holder = leases_at(db.url(), 1).acquire(key("k")).await.unwrap();
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::new(proxy.url());
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
     let named = Table::new().held_by("candidate").unwrap();
-    let leases = Leases::new(pool).table(named);
+    let leases = leases_at(proxy.url(), 2).table(named);
     let candidate = tokio::spawn(async move {
         let request = Request::text("k").wait(Wait::Forever);
         leases.acquire(request).await
@@ -43,7 +37,7 @@ async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
 
     // The next try is granted, and its answer is lost.
     gate.batch_execute(CLOSE).await.unwrap();
-    assert!(table.release(&mut first, &lease).await.unwrap());
+    holder.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_waiting(GATE).await;
     proxy.stop_forwarding();
     gate.batch_execute(OPEN).await.unwrap();
@@ -67,43 +61,38 @@ async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
     assert!(held.lease().is_held());
 }
 
-/// The first try of a call whose second one was granted can still be under way, and arrive after
-/// another holder's term. Its number is the same, so only the token tells that row from the one of
-/// the former term.
+/// The first try of a call whose second one was granted can still be under way, and be granted the
+/// key after another holder's term. Its number is the same, so only the token tells that row from
+/// the one of the former term.
 #[tokio::test]
 async fn a_late_try_does_not_revive_the_former_term() {
     let db = database().await;
-    let (mut a, mut b) = (db.connect().await, db.connect().await);
-    let (table, hour) = (Table::new(), Duration::from_secs(3600));
-    let request = || key("k").ttl(hour).keep(hour);
-    let old = table.acquire(&mut a, request()).await.unwrap();
-    db.run("CREATE TABLE first AS SELECT grant_id FROM advisory_lease")
+    let (mut conn, table) = (db.connect().await, Table::new());
+    let (leases, hour) = (leases_at(db.url(), 1), Duration::from_secs(3600));
+    let request = key("k").ttl(hour).keep(hour);
+    let held = leases.acquire(request.renew(GENEROUS / 200)).await.unwrap();
+    let old = held.lease().clone();
+    // What the late grant leaves.
+    db.run("UPDATE advisory_lease SET token = nextval('advisory_lease_token')")
         .await;
-    expire(&db).await;
-    let other = table.acquire(&mut b, key("k")).await.unwrap();
-    table.release(&mut b, &other).await.unwrap();
-    // The late try: the statement of a grant, with the number of the first.
-    let late = table.acquire(&mut b, key("k")).await.unwrap();
-    db.run("UPDATE advisory_lease SET grant_id = first.grant_id FROM first")
-        .await;
-
+    until_over(&old).await;
     let of_a_write = diesel::select(old.is_current());
-    assert!(!of_a_write.get_result::<bool>(&mut a).await.unwrap());
+    assert!(!of_a_write.get_result::<bool>(&mut conn).await.unwrap());
     let complete = async |conn: &mut _| old.complete(conn).await;
-    let completed = a.transaction(complete).await;
+    let completed = conn.transaction(complete).await;
     assert!(
         matches!(completed, Err(Error::Lost { .. })),
         "{completed:?}"
     );
     let fence = async |conn: &mut _| old.fence(conn).await;
-    let fenced = a.transaction(fence).await;
+    let fenced = conn.transaction(fence).await;
     assert!(matches!(fenced, Err(Error::Lost { .. })), "{fenced:?}");
-    let data = table.set_data(&mut a, &old, Some("a")).await;
+    let data = table.set_data(&mut conn, &old, Some("a")).await;
     assert!(!data.unwrap());
-    assert!(!table.holds(&mut a, &old).await.unwrap());
-    assert!(!table.renew(&mut a, &old, hour).await.unwrap());
-    assert!(!table.keep(&mut a, &old, hour).await.unwrap());
+    assert!(!leases.holds(&old).await.unwrap());
+    let kept = held.finish(Ok::<_, Error>(())).await;
+    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
     // Nobody relies on the late grant, so whoever releases the call's lease frees its key.
-    assert!(table.release(&mut a, &old).await.unwrap());
-    assert!(!table.holds(&mut b, &late).await.unwrap());
+    assert!(table.release(&mut conn, &old).await.unwrap());
+    assert_eq!(leases.list().await.unwrap(), []);
 }

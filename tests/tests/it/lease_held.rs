@@ -1,26 +1,17 @@
 //! Leases that are renewed in the background: the guarantees for a body under one, and what is left
 //! when it ends.
 
-use advisory_runtime::lease::{Error, Event, LeaseGuard, Leases, Request};
+use advisory_runtime::lease::{Error, LeaseGuard, Leases, Request, Table};
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{database, expire, key, run_while_held};
+use advisory_tests::leases::{Events, Pool, database, expire, key, leases_at, run_while_held};
 use advisory_tests::{Database, pid_of};
-use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{
     AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
 };
 use std::future::pending;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{interval, timeout};
-
-type DeadpoolLeases = Leases<Pool<AsyncPgConnection>>;
-
-fn leases(db: &Database, size: usize) -> DeadpoolLeases {
-    Leases::new(db.deadpool(size))
-}
+use tokio::time::timeout;
 
 /// Waits until a lease is held, or until none is.
 async fn until_held(db: &Database, count: i64) {
@@ -33,24 +24,15 @@ async fn until_held(db: &Database, count: i64) {
         .await;
 }
 
-/// The reported events, as text.
-fn told(leases: DeadpoolLeases) -> (DeadpoolLeases, Arc<Mutex<Vec<String>>>) {
-    let events = Arc::new(Mutex::new(Vec::new()));
-    let leases = leases.observe({
-        let events = Arc::clone(&events);
-        move |event: Event<'_>| {
-            let word = format!("{event:?}");
-            let word = word.split(['(', ' ']).next().unwrap().to_owned();
-            events.lock().unwrap().push(word);
-        }
-    });
-    (leases, events)
+fn told(leases: Leases<Pool>) -> (Leases<Pool>, Events) {
+    let events = Events::default();
+    (leases.observe(events.observer()), events)
 }
 
 #[tokio::test]
 async fn a_finished_lease_is_free_when_finish_returns() {
     let db = database().await;
-    let (leases, events) = told(leases(&db, 1));
+    let (leases, events) = told(leases_at(db.url(), 1));
     let mut held = leases.acquire(key("k")).await.unwrap();
     let token = held.lease().token();
     // The only connection is available to the body.
@@ -61,7 +43,7 @@ async fn a_finished_lease_is_free_when_finish_returns() {
     assert_eq!(found[0].token, token);
     held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(leases.list().await.unwrap(), []);
-    assert_eq!(*events.lock().unwrap(), ["Acquired", "Ended"]);
+    assert_eq!(events.names(), ["Acquired", "Ended"]);
 }
 
 #[tokio::test]
@@ -80,21 +62,27 @@ async fn an_answered_connection_goes_back_to_its_pool() {
 #[tokio::test]
 async fn after_an_error_the_key_is_free_and_after_an_ok_it_is_done() {
     let db = database().await;
-    let leases = leases(&db, 1);
-    let request = || key("k").keep(Duration::from_secs(3600));
+    let leases = leases_at(db.url(), 1).table(Table::new().with_text());
+    let hour = Duration::from_secs(3600);
+    let request = || key("k").keep(hour);
     let held = leases.acquire(request()).await.unwrap();
     let failed: Result<(), Error> = held.finish(Err(Error::Database(diesel::NotFound))).await;
     assert!(matches!(failed, Err(Error::Database(diesel::NotFound))));
     assert_eq!(leases.list().await.unwrap(), []);
     let held = leases.acquire(request()).await.unwrap();
+    let lease = held.lease().clone();
     held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert!(!lease.is_held());
+    let rows = leases.list().await.unwrap();
+    assert!(rows[0].is_done && rows[0].remaining > hour / 2, "{rows:?}");
+    assert_eq!(rows[0].key, None, "the text is erased");
     assert!(leases.acquire(request()).await.unwrap_err().is_done());
 }
 
 #[tokio::test]
 async fn a_drop_and_a_panic_release() {
     let db = database().await;
-    let leases = leases(&db, 2);
+    let leases = leases_at(db.url(), 2);
     drop(leases.acquire(key("k")).await.unwrap());
     until_held(&db, 0).await;
     let panicked = tokio::spawn({
@@ -112,7 +100,7 @@ async fn a_drop_and_a_panic_release() {
 #[tokio::test]
 async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
     let db = database().await;
-    let (leases, events) = told(leases(&db, 1));
+    let (leases, events) = told(leases_at(db.url(), 1));
     let mut other = db.connect().await;
     execute(&mut other, "BEGIN").await.unwrap();
     let lock = "LOCK TABLE advisory_lease IN ACCESS EXCLUSIVE MODE";
@@ -133,15 +121,9 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
     db.until_empty(Duration::from_secs(30), "a grant", missing)
         .await;
     until_held(&db, 0).await;
-    // The observer is called when the answer is here, which is after the row is free.
-    let expected = ["Acquired", "Ended"];
-    let told = timeout(Duration::from_secs(30), async {
-        let mut poll = interval(Duration::from_millis(5));
-        while *events.lock().unwrap() != expected {
-            poll.tick().await;
-        }
-    });
-    told.await.expect("the release is observed");
+    // The observer is called after the row is free.
+    events.until("Ended").await;
+    assert_eq!(events.names(), ["Acquired", "Ended"]);
 }
 
 #[tokio::test]
@@ -167,20 +149,14 @@ async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
     };
     held.run(body).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
-    let renewed = events
-        .lock()
-        .unwrap()
-        .iter()
-        .filter(|event| *event == "Renewed")
-        .count();
-    assert!(renewed >= 3, "{renewed}");
+    assert!(events.count("Renewed") >= 3, "{events:?}");
     assert_eq!(pool.status().size, 1);
 }
 
 #[tokio::test]
 async fn a_lease_that_was_taken_away_drops_its_body() {
     let db = database().await;
-    let (leases, events) = told(leases(&db, 1));
+    let (leases, events) = told(leases_at(db.url(), 1));
     let request = key("k")
         .ttl(Duration::from_secs(30))
         .renew(Duration::from_millis(20));
@@ -201,7 +177,7 @@ async fn a_lease_that_was_taken_away_drops_its_body() {
     let ended = held.finish(Ok::<_, Error>(())).await;
     assert!(matches!(ended, Err(Error::Lost { .. })), "{ended:?}");
     // Its release may be tried all the same, and on a busy machine without an answer.
-    let mut events = std::mem::take(&mut *events.lock().unwrap());
+    let mut events = events.names();
     events.retain(|event| event != "EndFailed");
     assert_eq!(events.last().unwrap(), "Lost", "{events:?}");
 }
@@ -210,12 +186,7 @@ async fn a_lease_that_was_taken_away_drops_its_body() {
 async fn a_body_is_dropped_before_the_expiry_without_the_server() {
     let db = database().await;
     let proxy = advisory_tests::Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::new(proxy.url());
-    let pool = Pool::<AsyncPgConnection>::builder(manager)
-        .max_size(2)
-        .build()
-        .unwrap();
-    let leases = Leases::new(pool);
+    let leases = leases_at(proxy.url(), 2);
     let request = key("k")
         .ttl(Duration::from_secs(2))
         .renew(Duration::from_millis(50));
@@ -234,7 +205,7 @@ async fn a_body_is_dropped_before_the_expiry_without_the_server() {
 #[tokio::test]
 async fn max_hold_drops_the_body_and_releases() {
     let db = database().await;
-    let leases = leases(&db, 1);
+    let leases = leases_at(db.url(), 1);
     let request = key("k").max_hold(Duration::from_millis(50));
     let mut held = leases.acquire(request).await.unwrap();
     let result = held.run(pending::<()>()).await;
@@ -248,7 +219,7 @@ async fn max_hold_drops_the_body_and_releases() {
 #[tokio::test]
 async fn a_grant_without_a_caller_is_released() {
     let db = database().await;
-    let leases = leases(&db, 1);
+    let leases = leases_at(db.url(), 1);
     let other = leases.acquire(key("k")).await.unwrap();
     // Dropped while it waits.
     let waiting = timeout(
@@ -280,7 +251,7 @@ async fn a_grant_without_a_caller_is_released() {
 #[tokio::test]
 async fn errors_say_what_to_do() {
     let db = Database::create().await;
-    let leases = leases(&db, 1);
+    let leases = leases_at(db.url(), 1);
     let error = leases.acquire(key("k")).await.unwrap_err();
     assert!(matches!(error, Error::MissingTable { .. }), "{error:?}");
     assert!(!error.is_done() && !error.is_held(), "{error:?}");
@@ -310,9 +281,7 @@ async fn errors_say_what_to_do() {
         assert!(error.to_string().contains(why), "{error}");
     }
     let nowhere = "postgres://nobody@/nothing?host=/nowhere";
-    let manager = AsyncDieselConnectionManager::new(nowhere);
-    let pool = Pool::<AsyncPgConnection>::builder(manager).build().unwrap();
-    let error = Leases::new(pool).acquire(key("k")).await.unwrap_err();
+    let error = leases_at(nowhere, 1).acquire(key("k")).await.unwrap_err();
     assert!(matches!(error, Error::Pool(_)), "{error:?}");
     let wrapped = diesel::result::Error::from(error);
     assert!(Error::find(&wrapped).is_some());

@@ -1,43 +1,36 @@
 //! A row of the lease table that an administrator has set to `infinity`, or to another extreme
 //! time.
 
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Lease, Request, Table};
-use advisory_runtime::{Wait, monitor};
+use advisory_runtime::lease::{Error, Request, Table};
+use advisory_runtime::monitor;
 use advisory_tests::bookings::in_transaction;
-use advisory_tests::leases::database;
-use diesel_async::AsyncPgConnection;
+use advisory_tests::leases::{database, key, leases_at, once, orphan, until_renewed};
 use std::time::Duration;
 
 /// Times that an interval, or a number of microseconds, cannot reach.
 const FAR: [&str; 2] = ["infinity", "294276-12-31 23:59:59+00"];
 
-async fn acquire(conn: &mut AsyncPgConnection, key: &str, wait: Wait) -> Result<Lease, Error> {
-    Table::new()
-        .acquire(conn, Request::text(key).wait(wait))
-        .await
-}
-
 #[tokio::test]
 async fn a_lease_that_never_expires_is_held_like_any_other() {
     let db = database().await;
     let (table, mut conn) = (Table::new(), db.connect().await);
+    let leases = leases_at(db.url(), 2);
     for far in FAR {
-        let lease = acquire(&mut conn, "forever", Wait::Never).await.unwrap();
-        let other = acquire(&mut conn, "other", Wait::Never).await.unwrap();
+        let request = key("forever").renew(Duration::from_millis(20));
+        let held = leases.acquire(request).await.unwrap();
+        let lease = held.lease().clone();
+        let other = leases.acquire(key("other")).await.unwrap();
         db.run(&format!(
             "UPDATE public.advisory_lease SET expires_at = '{far}' WHERE token = {}",
             lease.token()
         ))
         .await;
-        let error = acquire(&mut conn, "forever", Wait::Never)
-            .await
-            .unwrap_err();
+        let error = once(&leases, key("forever")).await.unwrap_err();
         assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
         let holders = monitor::holders(&mut conn, &error).await.unwrap();
         assert_eq!(holders.len(), 1, "{far}");
-        let wait = Wait::For(Duration::from_millis(30));
-        let error = acquire(&mut conn, "forever", wait).await.unwrap_err();
+        let waits = Request::text("forever").wait(Duration::from_millis(30));
+        let error = once(&leases, waits).await.unwrap_err();
         assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
 
         let rows = table.list(&mut conn).await.unwrap();
@@ -47,7 +40,7 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
             .collect();
         assert_eq!(
             seen,
-            [(other.token(), false), (lease.token(), true)],
+            [(other.lease().token(), false), (lease.token(), true)],
             "{far}"
         );
         assert!(
@@ -65,14 +58,10 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
         let fenced: Result<(), Error> =
             in_transaction(&mut conn, async |conn| lease.fence(conn).await).await;
         fenced.unwrap();
-        assert!(
-            table
-                .renew(&mut conn, &lease, Duration::from_secs(9))
-                .await
-                .unwrap()
-        );
-        assert!(table.release(&mut conn, &lease).await.unwrap(), "{far}");
-        assert!(table.release(&mut conn, &other).await.unwrap(), "{far}");
+        until_renewed(&lease).await;
+        for held in [held, other] {
+            held.finish(Ok::<_, Error>(())).await.unwrap();
+        }
     }
 }
 
@@ -80,11 +69,11 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
 async fn a_lease_that_has_always_been_expired_is_free() {
     let db = database().await;
     let (table, mut conn) = (Table::new(), db.connect().await);
-    acquire(&mut conn, "key", Wait::Never).await.unwrap();
+    orphan(db.url(), &table, key("key")).await;
     db.run("UPDATE public.advisory_lease SET expires_at = '-infinity', acquired_at = '-infinity'")
         .await;
     assert_eq!(table.list(&mut conn).await.unwrap(), []);
-    acquire(&mut conn, "key", Wait::Never).await.unwrap();
+    orphan(db.url(), &table, key("key")).await;
     for far in ["infinity", "-infinity"] {
         db.run(&format!(
             "UPDATE public.advisory_lease SET acquired_at = '{far}'"

@@ -2,15 +2,12 @@
 //! does it with processes.
 
 use advisory_runtime::Wait;
-use advisory_runtime::lease::{self, Error, Lease, LeaseGuard, Leases, Request, Source, Table};
-use advisory_tests::leases::{database, expire};
-use advisory_tests::{Database, OwnServer, left_out, owns_server};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Source};
+use advisory_tests::Database;
+use advisory_tests::leases::{Pool, Role, database, expire, leases_at};
+use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -58,7 +55,7 @@ impl Candidate {
     }
 }
 
-fn pool(db: &Database) -> Pool<AsyncPgConnection> {
+fn pool(db: &Database) -> Pool {
     db.deadpool(2)
 }
 
@@ -134,31 +131,6 @@ async fn a_shutdown_gives_up_what_is_being_granted() {
     assert_eq!(Leases::new(pool(&db)).list().await.unwrap(), []);
 }
 
-#[tokio::test]
-async fn a_campaign_survives_restarts_of_the_server() {
-    if !owns_server() {
-        return left_out("restart", "the server is not our own");
-    }
-    let server = OwnServer::start().await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
-    let pool = Pool::builder(manager).max_size(2).build().unwrap();
-    let mut conn = pool.get().await.unwrap();
-    Table::new().set_up(&mut conn).await.unwrap();
-    drop(conn);
-    let mut leader = Candidate::start(pool);
-    let mut last = leader.term().await;
-    for mode in ["fast", "immediate"] {
-        server.stop(mode).await;
-        // Suspended for longer than the lease lasts.
-        last.lost().await;
-        server.start_again().await;
-        let next = leader.term().await;
-        assert!(next.token() > last.token());
-        last = next;
-    }
-    leader.stop().await;
-}
-
 /// The table is locked for longer than the candidates wait for it.
 #[tokio::test]
 async fn a_campaign_survives_temporary_errors() {
@@ -172,21 +144,16 @@ async fn a_campaign_survives_temporary_errors() {
         ("default_transaction_read_only = on", None),
     ] {
         let mut other = db.connect().await;
-        let role = format!("lead_candidate_{}", std::process::id());
-        db.run(&format!(
-            "CREATE ROLE {role} LOGIN; ALTER ROLE {role} SET {setting}; \
-             GRANT SELECT, INSERT, UPDATE, DELETE ON advisory_lease TO {role}; \
-             GRANT USAGE, UPDATE ON SEQUENCE advisory_lease_token TO {role}"
-        ))
-        .await;
+        let worker = Role::create(&db, "candidate", "advisory_lease", "USAGE, UPDATE").await;
+        let role = &worker.name;
+        db.run(&format!("ALTER ROLE {role} SET {setting}")).await;
         if let Some(lock) = refusal {
             other
                 .batch_execute(&format!("BEGIN; {lock}"))
                 .await
                 .unwrap();
         }
-        let candidates = [pool_of(&db, &role), pool_of(&db, &role)];
-        let mut candidates = candidates.map(Candidate::start);
+        let mut candidates = [(); 2].map(|()| Candidate::start(leases_at(&worker.url, 2)));
         // Each has failed at least once: as many sessions of the role are idle again after that.
         let tried = format!(
             "SELECT 'no' WHERE (SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}' AND state = 'idle' \
@@ -215,8 +182,7 @@ async fn a_campaign_survives_temporary_errors() {
         for candidate in candidates {
             candidate.stop().await;
         }
-        db.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
-            .await;
+        worker.drop(&db).await;
     }
 }
 
@@ -224,33 +190,21 @@ async fn a_campaign_survives_temporary_errors() {
 #[tokio::test]
 async fn a_campaign_without_the_rights_ends() {
     let db = database().await;
-    let role = format!("lead_stranger_{}", std::process::id());
-    db.run(&format!("CREATE ROLE {role} LOGIN")).await;
-    for granted in [
-        "",
-        "GRANT SELECT, INSERT, UPDATE, DELETE ON advisory_lease TO ",
-    ] {
-        if !granted.is_empty() {
-            db.run(&format!("{granted}{role}")).await;
+    // Of the sequence it may only read.
+    let role = Role::create(&db, "stranger", "advisory_lease", "SELECT").await;
+    for revoked in ["", "REVOKE ALL ON advisory_lease FROM "] {
+        if !revoked.is_empty() {
+            db.run(&format!("{revoked}{}", role.name)).await;
         }
-        let pool = pool_of(&db, &role);
+        let leases = leases_at(&role.url, 2);
         let ended: Result<Infallible, Error> =
-            lease::lead(&pool, campaign(), async |_| Ok(())).await;
+            lease::lead(&leases, campaign(), async |_| Ok(())).await;
         assert!(
             matches!(ended, Err(Error::MissingRights { .. })),
             "{ended:?}"
         );
     }
-    db.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
-        .await;
-}
-
-/// A pool whose connections are of this role.
-fn pool_of(db: &Database, role: &str) -> Pool<AsyncPgConnection> {
-    let (scheme, address) = db.url().split_once("://").unwrap();
-    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let manager = AsyncDieselConnectionManager::new(format!("{scheme}://{role}@{address}"));
-    Pool::builder(manager).max_size(2).build().unwrap()
+    role.drop(&db).await;
 }
 
 #[tokio::test]
@@ -297,41 +251,5 @@ async fn leases_in_memory_have_leaders_too() {
     first.stop().await;
     second.stop().await;
     assert!(!old.is_held());
-    assert_eq!(leases.list().await.unwrap(), []);
-}
-
-/// A value that owns its lease.
-struct Exporter {
-    held: LeaseGuard,
-}
-
-impl Exporter {
-    fn lease(&self) -> &Lease {
-        self.held.lease()
-    }
-}
-
-#[tokio::test]
-async fn a_held_lease_is_stored_in_a_struct_and_moved_to_a_task() {
-    let db = Arc::new(database().await);
-    let leases = Leases::new(pool(&db));
-    let exporter = {
-        let short_lived = leases.clone();
-        Exporter {
-            held: short_lived.acquire(campaign()).await.unwrap(),
-        }
-    };
-    let lease = exporter.lease().clone();
-    let export = tokio::spawn(async move {
-        let mut exporter = exporter;
-        let body = async { exporter.held.lease().token() };
-        let lease = exporter.held.lease().clone();
-        let token = body.await;
-        exporter.held.run(async {}).await.unwrap();
-        assert!(lease.is_held());
-        exporter.held.finish(Ok::<_, Error>(token)).await
-    });
-    assert_eq!(export.await.unwrap().unwrap(), lease.token());
-    lease.lost().await;
     assert_eq!(leases.list().await.unwrap(), []);
 }

@@ -1,8 +1,10 @@
 //! The effects of an administrator's `SELECT … FOR UPDATE` on a lease's row.
 
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Leases, Request, Table};
-use advisory_tests::leases::{database, expire, key, run_while_held};
+use advisory_runtime::lease::{Error, Leases, Request};
+use advisory_tests::bookings::execute;
+use advisory_tests::leases::{
+    database, key, leases_at, once, run_while_held, until_answered, until_over,
+};
 use diesel_async::SimpleAsyncConnection;
 use std::time::Duration;
 
@@ -11,37 +13,41 @@ const TTL: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
     let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let request = key("k").renew(Duration::from_millis(20));
+    let holder = leases_at(db.url(), 1).acquire(request).await.unwrap();
+    let lease = holder.lease();
     // Statements that wait for the row fail.
-    conn.batch_execute("SET lock_timeout = '10s'")
+    let pool = db.deadpool(1);
+    execute(&mut pool.get().await.unwrap(), "SET lock_timeout = '10s'")
         .await
         .unwrap();
-    let table = Table::new();
-    let lease = table.acquire(&mut holder, key("k")).await.unwrap();
-    db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    let leases = Leases::new(pool);
+    let mut admin = db.connect().await;
+    admin
+        .batch_execute("BEGIN; SELECT FROM advisory_lease FOR UPDATE")
+        .await
+        .unwrap();
+    let error = once(&leases, key("k")).await.unwrap_err();
     assert!(matches!(error, Error::Held { .. }), "{error:?}");
-    table.acquire(&mut conn, key("other")).await.unwrap();
+    once(&leases, key("other")).await.unwrap();
     // A renewal does not wait: the lease is held as before.
-    assert!(table.renew(&mut holder, &lease, TTL * 2).await.unwrap());
+    until_answered(&db, "renewed AS").await;
     assert!(lease.is_held() && lease.remaining() <= TTL);
     // It expires while the lock is held: nobody takes it over, and its renewal notices.
-    expire(&db).await;
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    let expire = "UPDATE advisory_lease SET expires_at = clock_timestamp() WHERE expires_at > clock_timestamp()";
+    execute(&mut admin, expire).await.unwrap();
+    let error = once(&leases, key("k")).await.unwrap_err();
     assert!(matches!(error, Error::Held { .. }), "{error:?}");
-    db.run("COMMIT").await;
-    let renewed = table.renew(&mut holder, &lease, TTL * 2).await;
-    assert!(!renewed.unwrap(), "what had expired was renewed");
-    assert!(!lease.is_held());
-    let next = table.acquire(&mut conn, key("k")).await.unwrap();
-    assert!(next.token() > lease.token());
+    admin.batch_execute("COMMIT").await.unwrap();
+    until_over(lease).await;
+    assert!(once(&leases, key("k")).await.unwrap() > lease.token());
 }
 
 #[tokio::test]
 async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
     let db = database().await;
-    let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let leases = Leases::new(db.deadpool(2));
+    let mut other = db.connect().await;
+    let leases = leases_at(db.url(), 2);
     let ttl = Duration::from_secs(3);
     let request = key("k").ttl(ttl).renew(Duration::from_millis(100));
     let mut held = leases.acquire(request).await.unwrap();
@@ -61,14 +67,12 @@ async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
                     AND query LIKE '%NO KEY UPDATE%' AND query_start < clock_timestamp() - interval '2 seconds'";
     db.until_empty(TTL, "the end of its renewals", renewals)
         .await;
-    let table = Table::new();
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    let error = once(&leases, key("k")).await.unwrap_err();
     assert!(error.is_held(), "{error:?}");
     other.batch_execute("COMMIT").await.unwrap();
     // A renewal that waited for the row may still succeed, although its answer is not read. The
     // rest is for a busy machine.
-    let wait = Request::text("k").wait(ttl + TTL);
-    let next = table.acquire(&mut conn, wait).await.unwrap();
-    assert!(next.token() > lease.token());
-    assert!(!table.holds(&mut conn, &lease).await.unwrap());
+    let next = once(&leases, Request::text("k").wait(ttl + TTL)).await;
+    assert!(next.unwrap() > lease.token());
+    assert!(!leases.holds(&lease).await.unwrap());
 }

@@ -1,15 +1,13 @@
 //! Leases behind a pooler in transaction mode that tracks prepared statements, while each message
 //! goes to another backend.
 
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{self, Error, Leases, Request, Table};
 use advisory_runtime::{Pool as _, Wait, xact};
-use advisory_tests::leases::{database, expire, key};
+use advisory_tests::leases::{Pool, database, expire, key, once, until_over, until_renewed};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, RunQueryDsl};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -23,7 +21,7 @@ diesel::table! {
     counter (n) { n -> BigInt }
 }
 
-fn pool(bouncer: &Bouncer, db: &Database) -> Pool<AsyncPgConnection> {
+fn pool(bouncer: &Bouncer, db: &Database) -> Pool {
     let manager = AsyncDieselConnectionManager::new(bouncer.url(db));
     Pool::builder(manager).max_size(4).build().unwrap()
 }
@@ -56,29 +54,32 @@ async fn leases_work_behind_a_pooler() {
     }
     bodies.join_all().await;
     assert_eq!(db.count("SELECT n FROM counter").await, 18);
-    let (mut a, mut b) = (pool.get().await.unwrap(), pool.get().await.unwrap());
-    let table = Table::new();
-    let old = table.acquire(&mut a, key("k").keep(TTL)).await.unwrap();
-    assert!(table.renew(&mut b, &old, TTL * 2).await.unwrap());
+    let old = leases.acquire(key("k").renew(TTL / 3000)).await.unwrap();
+    until_renewed(old.lease()).await;
     expire(&db).await;
-    let new = table.acquire(&mut b, key("k").keep(TTL)).await.unwrap();
-    assert!(new.token() > old.token());
-    let late = a.transaction(async |a| old.fence(a).await);
-    assert!(matches!(late.await, Err(Error::Lost { .. })));
-    let done = b.transaction(async |b| {
-        new.fence(b).await?;
-        new.complete(b).await
-    });
-    done.await.unwrap();
-    let error = table.acquire(&mut a, key("k")).await.unwrap_err();
+    until_over(old.lease()).await;
+    let new = leases.acquire(key("k").keep(TTL)).await.unwrap();
+    assert!(new.lease().token() > old.lease().token());
+    {
+        let mut conn = pool.get().await.unwrap();
+        let late = conn.transaction(async |conn| old.lease().fence(conn).await);
+        assert!(matches!(late.await, Err(Error::Lost { .. })));
+        let done = conn.transaction(async |conn| {
+            new.lease().fence(conn).await?;
+            new.lease().complete(conn).await
+        });
+        done.await.unwrap();
+    }
+    new.finish(Ok::<_, Error>(())).await.unwrap();
+    let error = once(&leases, key("k")).await.unwrap_err();
     assert!(error.is_done(), "{error:?}");
-    let row = table
-        .find(&mut a, Request::text("k"))
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(row.is_done);
-    table.sweep(&mut a).await.unwrap();
+    {
+        let (mut conn, table) = (pool.get().await.unwrap(), Table::new());
+        let row = table.find(&mut conn, Request::text("k")).await.unwrap();
+        assert!(row.unwrap().is_done);
+        table.sweep(&mut conn).await.unwrap();
+    }
+    drop(old);
     db.until_quiet().await;
 }
 

@@ -3,15 +3,12 @@
 //!
 //! The holder is this program, started again, as in `stopped`.
 
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::{Error, Lease, Leases, Table};
 use advisory_tests::Database;
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{database, key};
+use advisory_tests::leases::{database, key, leases_at, orphan};
 use advisory_tests::player::{Player, ROLE, URL};
 use diesel::ExpressionMethods;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::env;
 use std::future::pending;
@@ -74,9 +71,7 @@ async fn the_process_that_holds() {
     let (Ok(role), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
         return;
     };
-    let manager = AsyncDieselConnectionManager::new(&url);
-    let pool = Pool::builder(manager).max_size(3).build().unwrap();
-    let leases = Leases::new(pool);
+    let leases = leases_at(&url, 3);
     let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
     let mut other = AsyncPgConnection::establish(&url).await.unwrap();
     let mut held = leases.acquire(key("k").ttl(TTL)).await.unwrap();
@@ -143,19 +138,18 @@ fn holder(db: &Database, role: &str) -> Player {
 #[tokio::test]
 async fn a_killed_holders_key_is_free_at_its_expiry_and_not_before() {
     let db = stage().await;
-    let mut conn = db.connect().await;
     let player = holder(&db, "idle");
     until_said(&db, "held").await;
     drop(player);
     let [token, until] = granted(&db).await;
     let since = Instant::now();
     let wait = key("k").wait(GENEROUS);
-    let next = Table::new().acquire(&mut conn, wait).await.unwrap();
+    let next = leases_at(db.url(), 1).acquire(wait).await.unwrap();
     eprintln!(
         "killed, taken over after {:.1?} of {TTL:?}",
         since.elapsed()
     );
-    assert!(next.token().get() > token);
+    assert!(next.lease().token().get() > token);
     let acquired = acquired(&db).await;
     assert!(acquired >= until, "{acquired} {until}");
 }
@@ -173,11 +167,10 @@ async fn a_holder_stopped_past_its_expiry_is_refused_and_dropped() {
         db.until_quiet().await;
         until_expired(&db).await;
         let table = Table::new();
-        let taken = if is_taken {
-            Some(table.acquire(&mut conn, key("k")).await.unwrap())
-        } else {
-            None
-        };
+        let mut taken = None;
+        if is_taken {
+            taken = Some(orphan(db.url(), &table, key("k")).await);
+        }
         let beats = "SELECT count(*) FROM said WHERE what LIKE 'beat%'";
         let before = db.count(beats).await;
         player.resume();
@@ -201,7 +194,7 @@ async fn a_holder_stopped_past_its_expiry_is_refused_and_dropped() {
         eprintln!("{late} statements of the body behind the expiry");
         assert!(late <= 1, "{late}");
         if let Some(taken) = taken {
-            assert!(table.holds(&mut conn, &taken).await.unwrap());
+            assert!(leases_at(db.url(), 1).holds(&taken).await.unwrap());
             assert!(table.release(&mut conn, &taken).await.unwrap());
         }
     }
@@ -210,8 +203,9 @@ async fn a_holder_stopped_past_its_expiry_is_refused_and_dropped() {
 #[tokio::test]
 async fn a_holder_stopped_in_a_fence_excludes_until_it_is_ended() {
     let db = stage().await;
-    let mut conn = db.connect().await;
-    execute(&mut conn, "SET lock_timeout = '100ms'")
+    let pool = db.deadpool(1);
+    let leases = Leases::new(pool.clone());
+    execute(&mut pool.get().await.unwrap(), "SET lock_timeout = '100ms'")
         .await
         .unwrap();
     let player = holder(&db, "fenced");
@@ -225,7 +219,7 @@ async fn a_holder_stopped_in_a_fence_excludes_until_it_is_ended() {
     let (mut refused, mut slowest) = (0, Duration::ZERO);
     let next = loop {
         let tried = Instant::now();
-        match Table::new().acquire(&mut conn, key("k")).await {
+        match leases.acquire(key("k")).await {
             Ok(next) => break next,
             // At once: a wait for its row would be ended by `lock_timeout`, with another error.
             Err(Error::Held { .. }) => refused += 1,
@@ -239,7 +233,7 @@ async fn a_holder_stopped_in_a_fence_excludes_until_it_is_ended() {
         since.elapsed()
     );
     assert!(refused > 0);
-    assert!(next.token().get() > token);
+    assert!(next.lease().token().get() > token);
     let acquired = acquired(&db).await;
     assert!(acquired >= until, "{acquired} {until}");
     // Its locks are released a moment before it leaves the list.

@@ -1,13 +1,10 @@
 //! After `complete` a call ends within a bound, and its key is free or done, even if the network
 //! drops packets.
 
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{Error, Leases, Request, Table};
+use advisory_runtime::lease::{Error, Leases, Request};
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{database, key};
+use advisory_tests::leases::{Pool, database, key, leases_at, once};
 use advisory_tests::{Database, Proxy};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
 
@@ -25,15 +22,10 @@ fn request() -> Request {
     key("k").ttl(TTL).keep(GENEROUS * 60)
 }
 
-fn leases(url: &str) -> Leases<Pool<AsyncPgConnection>> {
-    let manager = AsyncDieselConnectionManager::new(url);
-    Leases::new(Pool::builder(manager).max_size(3).build().unwrap())
-}
-
 /// Runs a call whose network is frozen after `complete`. Returns how it ended.
 async fn frozen(
     db: &Database,
-    leases: &Leases<Pool<AsyncPgConnection>>,
+    leases: &Leases<Pool>,
     url: &str,
     freeze: impl Fn() + Send + Sync,
 ) -> Error {
@@ -64,12 +56,11 @@ async fn frozen(
 }
 
 async fn is_free(db: &Database) -> bool {
-    let mut conn = db.connect().await;
     let left =
         "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp() AND NOT is_kept";
     db.until_empty(GENEROUS, "the expiry", left).await;
     let done = db.count("SELECT count(*) FROM work").await;
-    let taken = Table::new().acquire(&mut conn, key("k")).await;
+    let taken = once(&leases_at(db.url(), 1), key("k")).await;
     assert_eq!(done, i64::from(taken.is_err()), "{taken:?}");
     taken.is_ok()
 }
@@ -79,7 +70,7 @@ async fn a_call_ends_and_its_key_is_free_if_all_packets_are_dropped() {
     let db = database().await;
     db.run("CREATE TABLE work (what text)").await;
     let proxy = Proxy::start(&db).await;
-    let leases = leases(proxy.url());
+    let leases = leases_at(proxy.url(), 3);
     let error = frozen(&db, &leases, proxy.url(), || proxy.stop_forwarding()).await;
     assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
     assert!(is_free(&db).await);
@@ -90,7 +81,7 @@ async fn a_call_ends_and_its_key_is_free_if_its_commit_is_dropped() {
     let db = database().await;
     db.run("CREATE TABLE work (what text)").await;
     let proxy = Proxy::start(&db).await;
-    let leases = leases(db.url());
+    let leases = leases_at(db.url(), 3);
     let error = frozen(&db, &leases, proxy.url(), || proxy.stop_forwarding()).await;
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(is_free(&db).await);
@@ -101,7 +92,7 @@ async fn a_call_ends_with_its_key_done_if_the_commits_answer_is_lost() {
     let db = database().await;
     db.run(HOLD_UP).await;
     let proxy = Proxy::start(&db).await;
-    let leases = leases(db.url());
+    let leases = leases_at(db.url(), 3);
     let mut gate = db.connect().await;
     gate.batch_execute("SELECT pg_advisory_lock(7)")
         .await
@@ -124,7 +115,7 @@ async fn a_call_ends_with_its_key_done_if_the_commits_answer_is_lost() {
 #[tokio::test]
 async fn a_body_that_continues_after_complete_is_dropped_in_time() {
     let db = database().await;
-    let leases = leases(db.url());
+    let leases = leases_at(db.url(), 3);
     let mut held = leases.acquire(request()).await.unwrap();
     let lease = held.lease().clone();
     let mut conn = db.connect().await;
@@ -147,7 +138,7 @@ async fn a_body_that_continues_after_complete_is_dropped_in_time() {
 async fn a_lease_is_lost_if_complete_is_not_answered() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let leases = leases(proxy.url());
+    let leases = leases_at(proxy.url(), 3);
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     let mut held = leases.acquire(request()).await.unwrap();
     let lease = held.lease().clone();

@@ -1,12 +1,12 @@
 //! Names of locks that are certain, because the number can be checked. `monitor_comments` tests the
 //! others.
 
-use advisory_runtime::__private::lease::Steps as _;
 use advisory_runtime::lease::Table;
 use advisory_runtime::monitor::{self, Certainty, Names, Scope};
 use advisory_runtime::{Error, LockKey, advisory_lock, session, xact};
 use advisory_tests::Database;
 use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::leases;
 use advisory_tests::lock_names::{BOOKING, called, names, take, take_as};
 use advisory_tests::monitor::{lock, look_with};
 use diesel::QueryResult;
@@ -110,7 +110,7 @@ async fn the_running_program_names_its_own_locks_and_keys() {
 
 #[tokio::test]
 async fn leases_are_named_by_a_fixed_key_or_by_the_tables_text() {
-    let db = advisory_tests::leases::database().await;
+    let db = leases::database().await;
     let mut conn = db.connect().await;
     let table = Table::new().held_by("worker-7").unwrap();
     let mut held = Vec::new();
@@ -119,12 +119,7 @@ async fn leases_are_named_by_a_fixed_key_or_by_the_tables_text() {
         (table.clone(), "mail:5"),
         (table.clone().with_text(), "mail:6"),
     ] {
-        held.push(
-            table
-                .acquire(&mut conn, advisory_tests::leases::key(key))
-                .await
-                .unwrap(),
-        );
+        held.push(leases::orphan(db.url(), &table, leases::key(key)).await);
     }
     let leases = monitor::leases(&mut conn, &table, &names()).await.unwrap();
     let (mut blocking, twin) = (db.establish(), names());

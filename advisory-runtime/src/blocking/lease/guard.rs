@@ -15,11 +15,8 @@ const RELEASE: Duration = Duration::from_secs(1);
 /// panic, releases the lease, and waits at most a second for that. If the process dies, the lease
 /// expires.
 ///
-/// # Examples
-///
 /// ```no_run
-/// use advisory_runtime::blocking::lease::{Error, LeaseGuard};
-///
+/// # use advisory_runtime::blocking::lease::{Error, LeaseGuard};
 /// fn export(mut guard: LeaseGuard) -> Result<(), Error> {
 ///     let rows = guard.run(|| vec![1, 2, 3])?; // an error if the lease was lost meanwhile
 ///     println!("{} rows", rows.len());
@@ -53,21 +50,12 @@ impl LeaseGuard {
     /// the body is called. [`Error::HoldExceeded`] if the body returned after the request's
     /// `max_hold`: then the lease is released. In both cases the body's result is dropped, and what
     /// it committed stays committed.
-    ///
-    /// # Examples
-    ///
-    /// See [`blocking::lease`](super).
     pub fn run<T>(&mut self, body: impl FnOnce() -> T) -> Result<T, Error> {
         wait(self.inner.run(async { body() }))
     }
 
     /// Runs a body under the lease, and gives it a [`Holding`]; as
     /// [`lease::LeaseGuard::run_holding`](crate::lease::LeaseGuard::run_holding).
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
-    /// not run.
     pub fn run_holding<'h, K: DeclaredLock, T>(
         &'h mut self,
         key: &'h K,
@@ -81,10 +69,6 @@ impl LeaseGuard {
 
     /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as
     /// done for that time; as [`lease::LeaseGuard::finish`](crate::lease::LeaseGuard::finish).
-    ///
-    /// # Locking
-    ///
-    /// One `UPDATE` of the row, if it is this grant's, on a connection of the pool.
     pub fn finish<T, E: From<Error>>(mut self, result: Result<T, E>) -> Result<T, E> {
         wait(self.inner.finish_recorded(result))?
     }

@@ -9,20 +9,13 @@ use crate::lease;
 /// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is
 /// finished or dropped: [`Leases::acquire`].
 ///
-/// # Examples
-///
-/// See [`blocking::lease`](super).
-///
 /// ```no_run
-/// use advisory_runtime::blocking::lease::{self, Error, Request};
-/// use diesel::{PgConnection, r2d2::{ConnectionManager, Pool}};
-///
-/// fn report(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
-///     let mut guard = lease::acquire(pool, Request::text("report:2026-01"))?;
-///     let result = guard.run(write_report)?;
-///     guard.finish(result)
-/// }
-/// # fn write_report() -> Result<(), Error> { Ok(()) }
+/// # use advisory_runtime::blocking::{Pool, lease::{self, Error, Request}};
+/// # fn report<P: Pool + Clone + Send + Sync + 'static>(pool: &P) -> Result<(), Error> {
+/// let mut guard = lease::acquire(pool, Request::text("report:2026-01"))?;
+/// let written = guard.run(|| println!("the report"))?;
+/// guard.finish(Ok(written))
+/// # }
 /// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
@@ -78,21 +71,13 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
         Self(self.0.observe(observer))
     }
 
-    /// Acquires a lease, and renews it in the background until it is finished or dropped.
-    ///
-    /// # Locking
-    ///
-    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire), on a connection of the pool. A
-    /// call that waits holds none between two tries.
+    /// Acquires a lease, and renews it in the background until it is finished or dropped; as
+    /// [`lease::Leases::acquire`](crate::lease::Leases::acquire). A call that waits holds no
+    /// connection of the pool between two tries.
     ///
     /// # Errors
     ///
-    /// As [`lease::Leases::acquire`](crate::lease::Leases::acquire). [`Error::NoRuntime`] if the
-    /// thread for the renewals could not be started.
-    ///
-    /// # Examples
-    ///
-    /// See [`blocking::lease`](super).
+    /// [`Error::NoRuntime`] if the thread for the renewals could not be started.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn acquire(&self, request: impl Into<Request>) -> Result<LeaseGuard, Error> {
         let request = request.into().with_origin();

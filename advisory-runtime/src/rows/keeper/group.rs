@@ -209,7 +209,8 @@ impl<R: Rows> Group<R> {
             let next = match (answer, phase) {
                 (Some(Settled::Committed), Phase::InTransaction(since)) => {
                     R::hold(row).settle(since, true);
-                    None
+                    // Another transaction of the program's may have ended it since the question.
+                    matches!(R::hold(row).phase(), Phase::InTransaction(_)).then_some(now)
                 }
                 (Some(Settled::RolledBack), Phase::InTransaction(since)) => {
                     R::hold(row).settle(since, false);

@@ -1,5 +1,4 @@
-use advisory_runtime::__private::lease::Steps as _;
-use advisory_runtime::lease::{self, Error, Lease, Request, Table};
+use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Table};
 use advisory_runtime::monitor::{self, Names};
 use advisory_runtime::{LockKey, Pool as _, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
@@ -51,7 +50,7 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
     until_cleaned_up(&db).await;
     let second = Process::start(&db).await;
     let campaign = Request::text("cleanup").wait(Wait::Never);
-    let refused = Table::new().acquire(&mut conn, campaign).await;
+    let refused = Leases::new(db.bb8(1).await).acquire(campaign).await;
     assert!(refused.unwrap_err().is_held(), "there is a leader");
     let names = Names::of_program().unwrap();
     let leases = monitor::leases(&mut conn, &Table::new(), &names).await;
