@@ -43,14 +43,14 @@ pub(super) static CLAIM_TABLES: LazyLock<String> =
 /// The claimed rows of a table, given by its quoted name.
 #[cfg(feature = "diesel-async")]
 pub(super) fn claimed(table: &str, locked_until: &str, locked_by: &str, ends: &[String]) -> String {
-    let ends = ends.iter();
+    let is_open = ends.iter().fold(String::new(), |is_open, end| {
+        is_open + " AND t." + &quoted(end) + " IS NULL"
+    });
     qualify(&format!(
         include_str!("sql/claimed.sql"),
         table = table,
         until = quoted(locked_until),
         by = quoted(locked_by),
-        ends = ends
-            .map(|end| format!(" AND t.{} IS NULL", quoted(end)))
-            .collect::<String>(),
+        ends = is_open,
     ))
 }

@@ -221,7 +221,7 @@ async fn lock_timeout_bounds_the_wait_for_a_row() {
 async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
     let db = database(1).await;
     let mut conn = db.connect().await;
-    const MODE: &str = "synchronous_commit";
+    let mode = "synchronous_commit";
     for (session, inside) in [
         ("off", "on"),
         ("local", "on"),
@@ -241,9 +241,9 @@ async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
                 (3, Some(job)) => claim::fail(&mut conn, job, "why").await.unwrap(),
                 _ => drop(next(&mut conn).await),
             }
-            assert_eq!(setting(&mut conn, MODE).await, inside, "{session}, {step}");
+            assert_eq!(setting(&mut conn, mode).await, inside, "{session}, {step}");
             execute(&mut conn, "ROLLBACK").await;
-            assert_eq!(setting(&mut conn, MODE).await, session, "{step}");
+            assert_eq!(setting(&mut conn, mode).await, session, "{step}");
             expire(&db).await;
         }
     }

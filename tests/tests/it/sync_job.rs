@@ -1,7 +1,7 @@
 //! A table of jobs with priorities.
 
 use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
-use advisory_tests::{Database, claims};
+use advisory_tests::{Database, assert_matches, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::fmt::Debug;
@@ -95,6 +95,6 @@ pub(crate) async fn row(conn: &mut AsyncPgConnection, id: i64) -> String {
 }
 
 pub(crate) fn assert_lost<R: Debug>(result: Result<R, Error>) {
-    let is_lost = |error: &Error| matches!(error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#"));
-    assert!(result.as_ref().is_err_and(is_lost), "{result:?}");
+    let error = result.unwrap_err();
+    assert_matches!(&error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#"));
 }
