@@ -9,7 +9,8 @@ use crate::attribute::Attribute;
 use crate::tokens::{is_punct, is_word};
 use crate::{claim, complete, expanded, key_part, lock_key};
 use advisory_pattern::Record;
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use syn::LitStr;
 
@@ -19,9 +20,8 @@ struct Expansions {
     last: TokenStream,
     messages: Vec<String>,
     records: Vec<String>,
-    /// The expansion of `macro_rules! run` for an attribute's arguments: the attribute, and the
-    /// function.
-    template: Vec<TokenTree>,
+    /// The expansions of the file's own macros, each for a `$name` and the attribute's `$args`.
+    templates: HashMap<String, Vec<TokenTree>>,
 }
 
 impl Expansions {
@@ -79,8 +79,10 @@ impl Expansions {
                     TokenTree::Group(rules),
                     ..,
                 ] if word == "macro_rules" => {
-                    if name == "run" {
-                        self.template = template(rules.stream()).unwrap_or_default();
+                    let text = rules.to_string().replace(' ', "");
+                    if text.contains("$($name:ident:$args:tt)*") {
+                        let template = template(rules.stream()).unwrap_or_default();
+                        self.templates.insert(name.to_string(), template);
                     }
                     at += 4;
                 }
@@ -89,10 +91,11 @@ impl Expansions {
                     TokenTree::Punct(bang),
                     TokenTree::Group(runs),
                     ..,
-                ] if name == "run" && bang.as_char() == '!' && !self.template.is_empty() => {
+                ] if bang.as_char() == '!' && self.templates.contains_key(&name.to_string()) => {
+                    let template = self.templates[&name.to_string()].clone();
                     let runs: Vec<TokenTree> = runs.stream().into_iter().collect();
                     for run in runs.chunks_exact(3) {
-                        self.visit_run(&run[0], &run[2]);
+                        self.visit(filled(&template, &run[0], &run[2]));
                     }
                     at += 3;
                 }
@@ -104,22 +107,6 @@ impl Expansions {
                 }
             }
         }
-    }
-
-    /// One line of a `run!`: a name, and the arguments in parentheses.
-    fn visit_run(&mut self, name: &TokenTree, args: &TokenTree) {
-        let TokenTree::Group(args) = args else {
-            unreachable!("arguments in parentheses: {args}")
-        };
-        let mut item = self.template[2..].to_vec();
-        if let Some(at) = item.iter().position(|token| is_punct(token, '$')) {
-            item.splice(at..at + 2, [name.clone()]);
-        }
-        self.add(expanded(
-            Attribute::Lock,
-            args.stream(),
-            item.into_iter().collect(),
-        ));
     }
 
     fn visit_item(&mut self, attributes: &[TokenTree], item: &[TokenTree]) {
@@ -153,6 +140,40 @@ impl Expansions {
             self.add(expanded(kind, args, item));
         }
     }
+}
+
+/// The template with a name, and with arguments in parentheses.
+fn filled(template: &[TokenTree], name: &TokenTree, args: &TokenTree) -> TokenStream {
+    let TokenTree::Group(inner) = args else {
+        unreachable!("arguments in parentheses: {args}")
+    };
+    let (mut all, mut at) = (TokenStream::new(), 0);
+    while at < template.len() {
+        let length = match &template[at..] {
+            [dollar, TokenTree::Ident(variable), ..] if is_punct(dollar, '$') => {
+                let value = if variable == "name" { name } else { args };
+                all.extend([value.clone()]);
+                2
+            }
+            // `$($args)*`
+            [dollar, TokenTree::Group(_), _, ..] if is_punct(dollar, '$') => {
+                all.extend(inner.stream());
+                3
+            }
+            [TokenTree::Group(group), ..] => {
+                let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
+                let tokens = filled(&tokens, name, args);
+                all.extend([TokenTree::Group(Group::new(group.delimiter(), tokens))]);
+                1
+            }
+            _ => {
+                all.extend([template[at].clone()]);
+                1
+            }
+        };
+        at += length;
+    }
+    all
 }
 
 fn ends_item(token: &TokenTree) -> bool {
