@@ -56,8 +56,12 @@
 //! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done
 //! over and over, and what keeps two workers apart.
 
+// `table` is the user's table and its columns. `next` builds the query of a claim, `take` and `limit`
+// send it, `claimed` is what it returns; `end` and `end/send` end it, `renew` renews it. `rows` has
+// the keeper renew and end many, `run` and `worker` call bodies. `sql` has the statements.
 mod claimed;
 mod column_type;
+mod conflicts;
 mod count;
 mod end;
 mod error;
@@ -70,7 +74,6 @@ pub(crate) mod rows;
 #[cfg(feature = "diesel-async")]
 mod run;
 mod schema;
-mod send;
 mod spent;
 mod sql;
 mod state;

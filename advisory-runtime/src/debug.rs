@@ -1,9 +1,13 @@
 //! Checks for programming errors. They run in debug builds, where tests find the errors; a release
 //! build does not pay for them.
 //!
-//! A check sends messages of its own and does not change those of the lock, so a debug build sends
-//! what a release build sends. With `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build
-//! behaves as a release build.
+//! Checks send messages of their own; the lock's messages are those of a release build. With
+//! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves as a release build.
+//!
+//! `order`, `self_deadlock` and `wait_graph` are about deadlocks, `connection_locks` about a session
+//! that holds the lock already, `idle` about a body that leaves the connection idle, `transaction`
+//! about one that ends the transaction. Two checks are elsewhere: leases that a body runs under, in
+//! `lease/body_leases.rs`, and a pool that a body checks out from again, in `error/pool_error.rs`.
 
 pub(crate) mod connection_locks;
 pub(crate) mod idle;

@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed, Found};
-use super::send::Retries;
+use super::conflicts::Conflicts;
 use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};
@@ -137,7 +137,7 @@ where
     W: QueryFragment<Pg> + Send + Sync,
     D: Queries,
 {
-    let mut retries = Retries::on(conn);
+    let mut conflicts = Conflicts::on(conn);
     let is_outside = depth(conn).map_err(Error::Database)?.is_none();
     let around = is_outside.then_some([BEGIN, COMMIT]);
     loop {
@@ -169,7 +169,7 @@ where
                 // It arrived after its transaction.
                 is_pipelined = false;
             }
-            Err(error) if retries.retry(&error) => {}
+            Err(error) if conflicts.retry(&error) => {}
             Err(error) => return Err(Error::Database(error)),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::claimed::{Claimed, Lasts, RenewedRow, SettledRow};
-use super::send::load;
+use super::conflicts::load;
 use super::sql::{ManyKeys, Statement};
 use super::table::{Claim, KeyValue};
 use crate::driver::Queries;

@@ -2,8 +2,8 @@
 //! others.
 
 use super::Error;
+use super::conflicts::change;
 use super::end::message::is_of_row;
-use super::send::change;
 use super::sql::{ManyKeys, SpentWay, Wanted};
 use super::table::Claim;
 use crate::driver::{Queries, depth};

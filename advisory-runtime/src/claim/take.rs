@@ -2,8 +2,8 @@
 
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed, Found};
+use super::conflicts::load;
 use super::limit;
-use super::send::load;
 use super::spent::fail_spent;
 use super::sql::{Fixed, Id, Statement, Wanted};
 use super::table::{Claim, KeyValue as _, MaybePer};

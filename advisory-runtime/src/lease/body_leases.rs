@@ -1,5 +1,5 @@
-//! In debug builds, the leases that a body runs under: a call in the body that waits for one of
-//! them waits for itself.
+//! In debug builds, the leases that a body runs under. A call in the body that waits for one of
+//! them would wait for ever.
 
 use super::{Lease, Request};
 use crate::Wait;

@@ -32,6 +32,16 @@ pub enum End {
     Delete,
 }
 
+impl End {
+    /// Whether it writes a message.
+    pub(crate) const fn has_message(self) -> bool {
+        match self {
+            Self::Fail | Self::Retry { .. } => true,
+            Self::Complete | Self::Release | Self::Delete => false,
+        }
+    }
+}
+
 /// How a row was ended.
 #[derive(Debug)]
 pub(crate) enum Ended {

@@ -3,7 +3,7 @@
 use super::message::{cut, is_of_row};
 use crate::claim::Error;
 use crate::claim::claimed::{Claimed, EndedRow, SettledRow, Transaction, no_answer};
-use crate::claim::send::{change, load};
+use crate::claim::conflicts::{change, load};
 use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, ManyKeys, OneEnd, Statement};
 use crate::claim::sql::{LONGEST_PAUSE, text, transaction_of, triggers};
 use crate::claim::table::{Claim, KeyValue};
@@ -56,8 +56,7 @@ pub(crate) async fn finish_fitting<T: Claim, D: Queries>(
     message: &str,
     changes: &[Fragment<'_>],
 ) -> Result<Option<DieselError>, Error> {
-    let has_message = matches!(end, End::Fail | End::Retry { .. });
-    let can_repeat = has_message && matches!(depth(conn), Ok(None));
+    let can_repeat = end.has_message() && matches!(depth(conn), Ok(None));
     let refused = match finish_with(conn, job, ending(end, Some(message), changes)).await {
         Err(Error::Database(refused)) if can_repeat && is_of_row(&refused) => refused,
         ended => return ended.map(|()| None),

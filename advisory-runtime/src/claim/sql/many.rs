@@ -176,7 +176,16 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
     }
 }
 
-/// The number of a kind of end in a statement about many.
+/// Each kind of end, with its part of a statement about many.
+const ENDS: [(End, &str); 5] = [
+    (End::Complete, "completed"),
+    (End::Fail, "failed"),
+    (End::Retry { after: None }, "retried"),
+    (End::Release, "released"),
+    (End::Delete, "deleted"),
+];
+
+/// The place of an end in `ENDS`.
 const fn kind(end: End) -> u8 {
     match end {
         End::Complete => 0,
@@ -188,13 +197,24 @@ const fn kind(end: End) -> u8 {
 }
 
 const RETRY: u8 = 1 << kind(End::Retry { after: None });
-const FAIL: u8 = 1 << kind(End::Fail);
 const DELETE: u8 = 1 << kind(End::Delete);
+
+/// The ends of these kinds.
+fn ends_of(kinds: u8) -> impl Iterator<Item = (End, &'static str)> {
+    debug_assert_eq!(
+        kinds >> ENDS.len(),
+        0,
+        "each end has a part of the statement"
+    );
+    let ends = ENDS.into_iter();
+    ends.filter(move |(end, _)| kinds & 1 << kind(*end) != 0)
+}
 
 /// The arrays that ends of these kinds need, and their columns: each costs the server as much as
 /// the keys.
-const fn values_of(kinds: u8) -> [&'static str; 2] {
-    match (kinds.is_power_of_two(), kinds & (FAIL | RETRY) != 0) {
+fn values_of(kinds: u8) -> [&'static str; 2] {
+    let have_message = ends_of(kinds).any(|(end, _)| end.has_message());
+    match (kinds.is_power_of_two(), have_message) {
         (true, false) => ["", ""],
         (true, true) => [", unnest(:messages), unnest(:pauses)", ", message, pause"],
         (false, false) => [", unnest(:ends)", ", kind"],
@@ -223,15 +243,11 @@ impl Fragments {
                  WHERE ({{key}}) = ({{claim_key}}){rows})"
             );
         };
-        let all = [
-            (End::Complete, "completed"),
-            (End::Fail, "failed"),
-            (End::Retry { after: None }, "retried"),
-            (End::Release, "released"),
-        ];
-        for (end, name) in all {
-            let number = kind(end);
-            if kinds & 1 << number == 0 {
+        let mut is_deleted = None;
+        for (end, name) in ends_of(kinds) {
+            let rows = of_kind(kind(end));
+            if end == End::Delete {
+                is_deleted = Some(rows);
                 continue;
             }
             let set = Self::ended::<T>(end, Pause::Bound, MANY);
@@ -242,7 +258,6 @@ impl Fragments {
                         .map(|_| "{error_column} = COALESCE(advisory_claim.message, {error})"),
                 );
                 let failed = failed.join(", ");
-                let rows = of_kind(number);
                 update(
                     "last",
                     failed + ":failed",
@@ -260,11 +275,10 @@ impl Fragments {
                     End::Fail => ":failed",
                     _ => "",
                 };
-                update(name, set + changes, &of_kind(number));
+                update(name, set + changes, &rows);
             }
         }
-        if kinds & DELETE != 0 {
-            let rows = of_kind(kind(End::Delete));
+        if let Some(rows) = is_deleted {
             put!(
                 statements,
                 ", advisory_deleted AS (DELETE FROM {{table}} USING advisory_claim \

@@ -1,11 +1,10 @@
 //! A row that the keeper renews, and how it ends.
 //!
 //! Every end takes one path. It is sent once on the caller's runtime, and if that does not reach
-//! the server, by the keeper until the row expires. Where the table's rows are ended together, what
-//! ends while a statement is on its way goes with the next one. Nothing waits for others: an end
-//! that finds no statement on its way is sent at once, alone. A row that a statement for many has
-//! not ended, because it is locked, lost or refuses its end, is ended by statements of its own, so
-//! that no row holds up its neighbours.
+//! the server, by the keeper until the row expires. Where the table's rows are ended together, an
+//! end that finds a statement on its way goes with the next one, and any other is sent at once. A
+//! row that a statement for many has not ended, because it is locked, lost or refuses its end, is
+//! ended by statements of its own, so that no row holds up its neighbours.
 
 use super::tries::Tries;
 use super::{Group, Keeper, Rows, observe};

@@ -1,4 +1,4 @@
-//! Sends statements, and sends them again after a conflict.
+//! Statements that are sent again after a conflict.
 
 use super::Error;
 use crate::driver::{Queries, depth};
@@ -9,11 +9,11 @@ use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
 use diesel::sql_types::Untyped;
 
-/// The tries left after conflicts under a stricter isolation level. Each conflict means that
+/// The conflicts that are still borne under a stricter isolation level. Each conflict means that
 /// another statement succeeded.
-pub(super) struct Retries(usize);
+pub(super) struct Conflicts(usize);
 
-impl Retries {
+impl Conflicts {
     /// None inside a transaction, which a conflict aborts.
     pub(super) fn on<D: Queries>(conn: &mut D) -> Self {
         let is_outside = matches!(depth(conn), Ok(None));
@@ -35,11 +35,11 @@ where
     Q: Query<SqlType = Untyped> + QueryFragment<Pg> + QueryId + Sync,
     R: QueryableByName<Pg> + Send + 'static,
 {
-    let mut retries = Retries::on(conn);
+    let mut conflicts = Conflicts::on(conn);
     loop {
         match conn.load(statement).await {
             Ok(rows) => return Ok(rows),
-            Err(error) if retries.retry(&error) => {}
+            Err(error) if conflicts.retry(&error) => {}
             Err(error) => return Err(Error::Database(error)),
         }
     }
@@ -51,11 +51,11 @@ where
     D: Queries,
     Q: QueryFragment<Pg> + QueryId + Sync,
 {
-    let mut retries = Retries::on(conn);
+    let mut conflicts = Conflicts::on(conn);
     loop {
         match conn.count(statement).await {
             Ok(rows) => return Ok(rows > 0),
-            Err(error) if retries.retry(&error) => {}
+            Err(error) if conflicts.retry(&error) => {}
             Err(error) => return Err(Error::Database(error)),
         }
     }
