@@ -168,6 +168,11 @@ pub use {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::expansion::*;
+
+    /// Qualifies plain SQL, as the library's own.
     #[cfg(feature = "diesel-async")]
-    pub use crate::sql::qualify::qualify;
+    #[must_use]
+    pub fn qualify(sql: &str) -> String {
+        crate::sql::qualify::qualify(sql)
+    }
 }

@@ -92,8 +92,8 @@ fn question(name: &str) -> String {
          AND a.attnum > 0 AND NOT a.attisdropped), {}, {}, {}, {}, s.seqcache, \
          has_sequence_privilege(s.seqrelid, 'USAGE'::text) \
          FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_sequence AS s \
-         ON s.seqrelid = CAST(to_regclass('{name}_token') AS oid) \
-         WHERE c.oid = CAST(to_regclass('{name}') AS oid)",
+         ON s.seqrelid = to_regclass('{name}_token')::oid \
+         WHERE c.oid = to_regclass('{name}')::oid",
         right("SELECT"),
         right("INSERT"),
         right("UPDATE"),

@@ -12,7 +12,7 @@ const GROUP: &str = "SELECT groupid FROM pg_catalog.pg_dist_local_group";
 
 /// Triggers that notify or ask for locks, of tables whose rows are on other nodes. Citus accepts
 /// them only with `citus.enable_unsafe_triggers`.
-const TRIGGERS: &str = "SELECT t.tgname, CAST(t.tgrelid::regclass AS text) FROM pg_catalog.pg_trigger AS t \
+const TRIGGERS: &str = "SELECT t.tgname, t.tgrelid::regclass::text FROM pg_catalog.pg_trigger AS t \
      JOIN pg_catalog.pg_dist_partition AS p ON p.logicalrelid::oid = t.tgrelid \
      JOIN pg_catalog.pg_proc AS f ON f.oid = t.tgfoid \
      WHERE NOT t.tgisinternal AND f.prosrc ~* 'notify|pg_locks|advisory' \
@@ -52,7 +52,7 @@ pub(super) struct Managed {
 
 /// What Citus manages a table as; `None` for an ordinary table. `name` is the table's name in SQL.
 pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>, Failure> {
-    let table = format!("CAST(to_regclass({}) AS oid)", literal(name));
+    let table = format!("to_regclass({})::oid", literal(name));
     let found = rows(client, &kind_question(&table)).await?;
     let Some(kind) = cell(&found, 0) else {
         return Ok(None);

@@ -13,7 +13,7 @@ use crate::migration::claim::indexes;
 use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that look like queues: with the columns that a claim has, whatever they are for.
-const LIKELY: &str = "SELECT CAST(c.oid::regclass AS text) FROM pg_catalog.pg_class AS c \
+const LIKELY: &str = "SELECT c.oid::regclass::text FROM pg_catalog.pg_class AS c \
      WHERE c.relkind = ANY ('{r,p}') AND NOT c.relispartition AND 2 = \
      (SELECT count(*) FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
      AND NOT a.attisdropped AND a.attname = ANY ('{locked_until,locked_by}')) ORDER BY 1 LIMIT 5";
@@ -296,7 +296,7 @@ async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failu
          COALESCE(pg_get_expr(d.adbin, d.adrelid), '') FROM pg_catalog.pg_attribute AS a \
          LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid \
          AND d.adnum = a.attnum WHERE a.attrelid = \
-         CAST(to_regclass({}) AS oid) AND a.attnum > 0::int2 \
+         to_regclass({})::oid AND a.attnum > 0::int2 \
          AND NOT a.attisdropped",
         literal(&table.quoted())
     );
@@ -319,7 +319,7 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
          unnest(i.indoption::int2[])) WITH ORDINALITY AS o (attnum, option, place) \
          LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid \
          AND a.attnum = o.attnum WHERE o.option IS NOT NULL AND i.indrelid = \
-         CAST(to_regclass({}) AS oid) ORDER BY c.relname, o.place",
+         to_regclass({})::oid ORDER BY c.relname, o.place",
         literal(&table.quoted())
     );
     let mut indexes: Vec<Index> = Vec::new();
@@ -354,7 +354,10 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
 fn expression(written: &str) -> String {
     let column = written.strip_prefix("hash_record_extended(ROW(");
     match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
-        Some(column) => format!("hash_record_extended(ROW({}),0)", in_quotes(column)),
+        Some(column) => format!(
+            "pg_catalog.hash_record_extended(ROW({}),0)",
+            in_quotes(column)
+        ),
         None => written.to_owned(),
     }
 }

@@ -120,7 +120,7 @@ fn question(name: &str) -> String {
          WHERE p.polrelid = c.oid AND NOT p.polpermissive)), c.relpersistence = 'u' OR EXISTS (SELECT 1 \
          FROM pg_partition_tree(c.oid::regclass) AS t JOIN pg_catalog.pg_class AS p \
          ON p.oid = t.relid::oid WHERE p.relpersistence = 'u') \
-         FROM pg_catalog.pg_class AS c WHERE c.oid = CAST(to_regclass({}) AS oid)",
+         FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass({})::oid",
         literal(name)
     )
 }
