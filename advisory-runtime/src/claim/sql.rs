@@ -28,7 +28,7 @@ use super::table::{Claim, MaybeRunAt};
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
-pub(super) use end_columns::{How, end_of};
+pub(super) use end_columns::{How, TypeSets, end_of};
 pub(super) use fragments::LONGEST_PAUSE;
 use fragments::{order, pending};
 pub(super) use many::{ManyKeys, OneEnd, transaction_of, triggers};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use advisory_runtime::__private::qualify;
 use tokio_postgres::Client;
 
 use super::jobs::read;
@@ -12,15 +13,14 @@ use crate::text::{joined, one_line};
 
 /// The tables of this name, with their columns; those that the search path finds come first.
 const COLUMNS: &str = "\
-SELECT CAST(n.nspname AS pg_catalog.text) AS schema, pg_catalog.pg_table_is_visible(c.oid) AS is_visible,
-  CAST(a.attname AS pg_catalog.text) AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS sql_type,
-  CAST(pg_catalog.array_position(i.indkey, a.attnum) AS pg_catalog.int8) AS place
+SELECT n.nspname::text AS schema, pg_table_is_visible(c.oid) AS is_visible, a.attname::text AS name,
+  format_type(a.atttypid, a.atttypmod) AS sql_type, array_position(i.indkey, a.attnum)::int8 AS place
 FROM pg_catalog.pg_class AS c
-JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) c.oid
-LEFT JOIN pg_catalog.pg_index AS i ON i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indisprimary
-WHERE c.relname OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.name) AND ($2 OPERATOR(pg_catalog.=) '' OR n.nspname OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.name))
-  AND c.relkind IN ('r', 'p', 'v', 'f') AND a.attnum OPERATOR(pg_catalog.>) CAST(0 AS pg_catalog.int2) AND NOT a.attisdropped
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid
+LEFT JOIN pg_catalog.pg_index AS i ON i.indrelid = c.oid AND i.indisprimary
+WHERE c.relname = $1::name AND ($2 = '' OR n.nspname = $2::name)
+  AND c.relkind = ANY ('{r,p,v,f}') AND a.attnum > 0::int2 AND NOT a.attisdropped
 ORDER BY is_visible DESC, schema, a.attnum";
 
 pub(super) struct Resolved {
@@ -46,15 +46,20 @@ impl Resolved {
     pub(super) async fn find(client: &Client, wanted: &JobTable) -> Result<Self, Failure> {
         // The empty text is the name of no schema.
         let schema = wanted.schema.clone().unwrap_or_default();
-        let columns = read(client, COLUMNS, &[wanted.name.clone(), schema], |row| {
-            Ok(Column {
-                schema: row.try_get("schema")?,
-                is_visible: row.try_get("is_visible")?,
-                name: row.try_get("name")?,
-                sql_type: row.try_get("sql_type")?,
-                place: row.try_get("place")?,
-            })
-        })
+        let columns = read(
+            client,
+            &qualify(COLUMNS),
+            &[wanted.name.clone(), schema],
+            |row| {
+                Ok(Column {
+                    schema: row.try_get("schema")?,
+                    is_visible: row.try_get("is_visible")?,
+                    name: row.try_get("name")?,
+                    sql_type: row.try_get("sql_type")?,
+                    place: row.try_get("place")?,
+                })
+            },
+        )
         .await?;
         let mut columns = columns.map_err(Failure::Input)?;
         let name = wanted.label();

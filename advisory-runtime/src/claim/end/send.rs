@@ -5,7 +5,7 @@ use crate::claim::Error;
 use crate::claim::claimed::{Claimed, EndedRow, SettledRow, Transaction, no_answer};
 use crate::claim::conflicts::{change, load};
 use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, ManyKeys, OneEnd, Statement};
-use crate::claim::sql::{LONGEST_PAUSE, text, transaction_of, triggers};
+use crate::claim::sql::{LONGEST_PAUSE, TypeSets, text, transaction_of, triggers};
 use crate::claim::table::{Claim, KeyValue};
 use crate::driver::{Queries, depth};
 use crate::error::{is_connection_lost, may_follow_commit};
@@ -200,12 +200,7 @@ async fn end_witnessed<T: Claim, D: Queries>(
 /// trigger, or the row's type sets columns that may not be the caller's. Triggers are looked for
 /// once in a process.
 async fn needs_witness<T: Claim, D: Queries>(conn: &mut D, end: End) -> Result<bool, Error> {
-    let sets_none = match end {
-        End::Complete => T::completed().is_noop(&Pg),
-        End::Retry { .. } | End::Fail => T::failed().is_noop(&Pg),
-        End::Release | End::Delete => Ok(true),
-    };
-    if !sets_none.unwrap_or(true) {
+    if !TypeSets::at(end).is_empty::<T>() {
         return Ok(true);
     }
     let found = triggers_seen().get(&TypeId::of::<T>()).copied();

@@ -4,6 +4,8 @@ use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, has_last_attempt};
 use crate::claim::table::{Claim, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, ttl};
 use crate::rows::{End, grace};
 use crate::sql::{IDLE_IN_TRANSACTION, at_most};
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment as _;
 use std::time::Duration;
 
 /// How a claim of this type ends, which depends on the columns that its table has.
@@ -12,6 +14,37 @@ pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
         End::Complete if T::CompletedAt::DELETES => End::Delete,
         End::Fail if T::FailedAt::COLUMN.is_none() => End::Release,
         end => end,
+    }
+}
+
+/// What `#[claim(completed = …, failed = …)]` sets at an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::claim) enum TypeSets {
+    Completed,
+    Failed,
+    /// What `failed` sets, at the last attempt.
+    FailedAtLast,
+    Nothing,
+}
+
+impl TypeSets {
+    pub(in crate::claim) const fn at(end: End) -> Self {
+        match end {
+            End::Complete => Self::Completed,
+            End::Fail => Self::Failed,
+            End::Retry { .. } => Self::FailedAtLast,
+            End::Release | End::Delete => Self::Nothing,
+        }
+    }
+
+    /// Whether the row's type sets nothing there.
+    pub(in crate::claim) fn is_empty<T: Claim>(self) -> bool {
+        let is_noop = match self {
+            Self::Completed => T::completed().is_noop(&Pg),
+            Self::Failed | Self::FailedAtLast => T::failed().is_noop(&Pg),
+            Self::Nothing => Ok(true),
+        };
+        is_noop.unwrap_or(true)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Statements about many claims, whose values are arrays: their text does not depend on how many
 //! there are.
 
-use super::end_columns::{MANY, Pause, end_of, millis, transaction};
+use super::end_columns::{MANY, Pause, TypeSets, end_of, millis, transaction};
 use super::fragments::{Claimable, FAILED_NOW, Fragments, PARKED, RENEWED, has_last_attempt};
 use super::statement::of_worker;
 use super::text_cache::{Form, SpentWay, Text, cached};
@@ -269,11 +269,11 @@ impl Fragments {
                     &format!("{rows} AND NOT advisory_claim.is_spent"),
                 );
             } else {
-                let changes = match end {
+                let changes = match TypeSets::at(end) {
                     _ if has_changes => ":changes",
-                    End::Complete => ":completed",
-                    End::Fail => ":failed",
-                    _ => "",
+                    TypeSets::Completed => ":completed",
+                    TypeSets::Failed => ":failed",
+                    TypeSets::FailedAtLast | TypeSets::Nothing => "",
                 };
                 update(name, set + changes, &rows);
             }
