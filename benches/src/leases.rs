@@ -3,7 +3,6 @@
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
-use crate::rivals::diesel_async::connect;
 use crate::rivals::two_tables::TwoTables;
 use crate::setting::{Keys, Setting};
 use crate::side::{Beside, Open, Operation};
@@ -50,7 +49,10 @@ async fn measure(
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for index in 0..connections {
         let key = format!("job:{index}");
-        ours.push(Ours::new(db.url(), key.clone()));
+        ours.push(Ours {
+            leases: Leases::new(pool(db.url())),
+            key: key.clone(),
+        });
         theirs.push(TwoTables::new(db.connect().await, key));
     }
     let keys = Keys::Distinct;
@@ -65,22 +67,23 @@ pub(crate) struct Ours {
     key: String,
 }
 
-impl Ours {
-    fn new(url: &str, key: String) -> Self {
-        let mut config = ManagerConfig::default();
-        config.recycling_method = RecyclingMethod::Fast;
-        let manager = AsyncDieselConnectionManager::new_with_config(url, config);
-        let pool = Pool::builder(manager).max_size(1).build();
-        let leases = Leases::new(pool.expect("a pool without timeouts"));
-        Self { leases, key }
-    }
+fn pool(url: &str) -> Pool<AsyncPgConnection> {
+    let mut config = ManagerConfig::default();
+    config.recycling_method = RecyclingMethod::Fast;
+    let manager = AsyncDieselConnectionManager::new_with_config(url, config);
+    let pool = Pool::builder(manager).max_size(1).build();
+    pool.expect("a pool without timeouts")
 }
 
 impl Open for Ours {
     async fn open(url: &str, key: i64) -> Self {
-        let mut conn = connect(url).await;
+        let pool = pool(url);
+        // By the pool's connection, since the instructions of one session are counted.
+        let mut conn = pool.get().await.expect("a connection");
         Table::new().set_up(&mut conn).await.expect("the table");
-        Self::new(url, format!("job:{key}"))
+        drop(conn);
+        let (leases, key) = (Leases::new(pool), format!("job:{key}"));
+        Self { leases, key }
     }
 }
 
