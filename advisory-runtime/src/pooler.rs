@@ -66,8 +66,8 @@ pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
     }
 }
 
-/// Returns whether the connection is known to have its server session to itself: the process that
-/// it was told is the backend.
+/// Returns whether the connection is known to have a server session of its own: the backend that
+/// answers has the process id that the connection received when it was opened.
 #[cfg(all(feature = "migrations", feature = "diesel-async"))]
 pub(crate) async fn is_direct<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     match conn.told_process_id() {

@@ -1,12 +1,12 @@
-//! The statements of claims, as SQL files. A `{name}` stands for a column or another part that
-//! depends on the table, and a `:name` for a value. The text depends on the type of row and the form
-//! of the statement, never on values, so each form is prepared once.
+//! The statements of claims, which are SQL files. In them, `{name}` is replaced by a column or
+//! another part that depends on the table, and `:name` by a value. The text depends on the type of
+//! row and the form of the statement, never on values, so each form is prepared once.
 //!
 //! A statement that waits locks its rows first, and reads the clock only then: an `UPDATE` alone
-//! computes its expressions before it waits for the row, and a long wait would use up the claim. The
-//! select that locks has the conditions too, so a statement that loses writes nothing. Rows are then
-//! found by key, not by `ctid`, which changes when a row is updated meanwhile. An end tries without
-//! that select first, in `end_at_once.sql`, which refuses to have waited.
+//! computes its expressions before it waits for the row, and a long wait would use up the claim.
+//! The select that locks has the conditions too, so a statement that loses writes nothing. Rows are
+//! then found by key, not by `ctid`, which changes when a row is updated meanwhile. An end tries
+//! without that select first, in `end_at_once.sql`, which refuses to have waited.
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 //! The commit waits for the disk: a claim lost in a crash would be held twice, and a job whose end

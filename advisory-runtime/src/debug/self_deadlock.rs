@@ -27,7 +27,7 @@ pub(crate) struct InBody(());
 pub(crate) fn enter_body(address: Option<usize>, locks: &Arc<LockSet>) -> InBody {
     let locks = Arc::clone(locks);
     let body = Body { address, locks };
-    // While the thread ends there is no list, here and in the drop, and nothing waits.
+    // A thread that is ending has no list. Nothing is recorded then, and the drop removes nothing.
     let _ended = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
     InBody(())
 }

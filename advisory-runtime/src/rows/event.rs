@@ -50,7 +50,7 @@ pub enum Event<'e, R, E> {
         /// How long it was held.
         held: Duration,
     },
-    /// Its body is over. Unless that was dropped, the row has ended, or is no longer held.
+    /// A worker's body has ended. Unless it was dropped, its row has ended or is no longer held.
     #[non_exhaustive]
     Finished {
         /// The claim.

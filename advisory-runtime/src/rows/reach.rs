@@ -139,7 +139,7 @@ pub(crate) async fn first_answer<S: Step>(
         Outside::Useless => times.answer,
         _ => times.soon,
     };
-    // The pool's answer, once it is no reason to stop waiting for the other one.
+    // What the pool's connection answered, kept while the other connection is awaited.
     let mut said = match timeout(soon, pooled.as_mut()).await {
         Ok(Ok(answer)) => return Ok(answer),
         Ok(Err(error)) if is_of_the_row(&error) => return Err(error),

@@ -129,9 +129,10 @@ fn has(found: &[Value], parts: &[&str]) {
     }
 }
 
-/// A table with its rows, and what is said: rows with NULL are not compared, a rule can be on one of
-/// the columns, neither an index that is not unique nor one of other columns says it, one row shows
-/// nothing, and an index for a part of the rows, or one that begins with another column, is no help.
+/// Each line is a table with its rows, and what the advice says. Rows with NULL are not compared. A
+/// unique constraint on one of the columns counts; an index that is not unique, or is on other
+/// columns, does not. One row shows nothing. A partial index, or one that begins with another
+/// column, does not help.
 const CONSTRAINTS: &str = "\
 (a int, b int, PRIMARY KEY (a, b)) => has one row for each key of the advisory lock `own` & FOR UPDATE
 (a int NOT NULL, b int NOT NULL, UNIQUE (a, b)) => already allows one row & ON CONFLICT DO NOTHING & `allow_redundant

@@ -230,9 +230,9 @@ fn triggers_seen() -> MutexGuard<'static, HashMap<TypeId, bool>> {
     TRIGGERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends claims of any kinds of ends with one statement, without waiting for locked rows. Returns for
-/// each, in their order, whether it was ended. One that was not has to be ended alone: it is no
-/// longer held, another session has locked it, or its row refuses the end.
+/// Ends claims with one statement, whatever their ends are, without waiting for locked rows.
+/// Returns whether each was ended, in order. The others must be ended one by one: such a claim is no
+/// longer held, its row is locked by another session, or its row refuses the end.
 pub(crate) async fn end_all<T: Claim, D: Queries>(
     conn: &mut D,
     ends: &[OneEnd<'_, T>],

@@ -75,8 +75,9 @@ impl Listener {
         }
     }
 
-    /// Finds out the numbers of tables that are not known yet, listens, and wakes their workers, or
-    /// all if the connection is new, for what came before. `false` behind a pooler.
+    /// Looks up the numbers of new tables, listens for them, and wakes their workers. On a new
+    /// connection it wakes all workers, because notifications may have been missed. Returns `false`
+    /// behind a pooler.
     async fn prepare(&self, conn: &mut AsyncPgConnection, is_new: bool) -> Result<bool, Error> {
         let told = conn.told_process_id().unwrap_or(0);
         let mut workers = self.workers();
