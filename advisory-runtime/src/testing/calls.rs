@@ -196,7 +196,8 @@ impl<C: Connection> Observer<C> {
     /// Give it the first call's key, or [`Request::all`] of its keys, of which the second needs at
     /// least one. The second has begun before the first reads or writes under its lock, and goes on
     /// only afterwards: the moment at which a missing lock shows. The first must wait at least once
-    /// under its lock, such as for a query.
+    /// under its lock, such as for a query. A call with `queue` waits in its process, where this
+    /// cannot see it.
     ///
     /// # Panics
     ///
