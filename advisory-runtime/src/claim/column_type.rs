@@ -62,12 +62,9 @@ pub trait HolderType {
     /// Whether it has the worker's name.
     #[doc(hidden)]
     const IS_NAMED: bool;
-    /// The value of one of several new claims, of which `:holder` is the worker's name and `#`.
+    /// The value of a claim, of which `:holder` is the text.
     #[doc(hidden)]
-    const NEW: &'static str;
-    /// The value of an existing claim, of which `:holder` is the text.
-    #[doc(hidden)]
-    const OLD: &'static str;
+    const VALUE: &'static str;
     /// The column as a text.
     #[doc(hidden)]
     const TEXT: &'static str;
@@ -75,15 +72,13 @@ pub trait HolderType {
 
 impl HolderType for Nullable<Text> {
     const IS_NAMED: bool = true;
-    const NEW: &'static str = "CAST(:holder AS text) || CAST(gen_random_uuid() AS text)";
-    const OLD: &'static str = ":holder";
+    const VALUE: &'static str = ":holder";
     const TEXT: &'static str = "{by}";
 }
 
 impl HolderType for Nullable<Uuid> {
     const IS_NAMED: bool = false;
-    const NEW: &'static str = "gen_random_uuid()";
-    const OLD: &'static str = "CAST(:holder AS uuid)";
+    const VALUE: &'static str = "CAST(:holder AS uuid)";
     const TEXT: &'static str = "CAST({by} AS text)";
 }
 

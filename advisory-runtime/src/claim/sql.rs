@@ -6,7 +6,8 @@
 //! computes its expressions before it waits for the row, and a long wait would use up the claim.
 //! The select that locks has the conditions too, so a statement that loses writes nothing. Rows are
 //! then found by key, not by `ctid`, which changes when a row is updated meanwhile. An end tries
-//! without that select first, in `end_at_once.sql`, which refuses to have waited.
+//! without that select first, in `end_at_once.sql` or `end_all_at_once.sql`, which refuse to have
+//! waited.
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 //! The commit waits for the disk: a claim lost in a crash would be held twice, and a job whose end
@@ -31,7 +32,7 @@ use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use end_columns::{How, TypeSets, end_of};
 pub(super) use fragments::LONGEST_PAUSE;
 use fragments::{order, pending};
-pub(super) use many::{ManyKeys, OneEnd, transaction_of, triggers};
+pub(super) use many::{Locked, ManyKeys, OneEnd, transaction_of, triggers};
 pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
 pub(super) use statement::{Ending, Fixed, Id, Statement};

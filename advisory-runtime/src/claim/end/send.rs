@@ -4,7 +4,7 @@ use super::message::{cut, is_of_row};
 use crate::claim::Error;
 use crate::claim::claimed::{Claimed, EndedRow, SettledRow, Transaction, no_answer};
 use crate::claim::conflicts::{change, load};
-use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, ManyKeys, OneEnd, Statement};
+use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, Locked, ManyKeys, OneEnd, Statement};
 use crate::claim::sql::{LONGEST_PAUSE, TypeSets, text, transaction_of, triggers};
 use crate::claim::table::{Claim, KeyValue};
 use crate::driver::{Queries, depth};
@@ -191,7 +191,7 @@ async fn end_witnessed<T: Claim, D: Queries>(
     ending: Ending<'_>,
 ) -> Result<bool, Error> {
     let ends = [(job, ending.end, ending.message)];
-    let statement = ManyKeys::end(&ends, ending.changes, true);
+    let statement = ManyKeys::end(&ends, ending.changes, Locked::Wait);
     let rows: Vec<EndedRow> = load(conn, &statement).await?;
     Ok(!rows.is_empty())
 }
@@ -200,11 +200,12 @@ async fn end_witnessed<T: Claim, D: Queries>(
 /// trigger, or the row's type sets columns that may not be the caller's. Triggers are looked for
 /// once in a process.
 async fn needs_witness<T: Claim, D: Queries>(conn: &mut D, end: End) -> Result<bool, Error> {
-    if !TypeSets::at(end).is_empty::<T>() {
-        return Ok(true);
-    }
-    let found = triggers_seen().get(&TypeId::of::<T>()).copied();
-    match found {
+    Ok(!TypeSets::at(end).is_empty::<T>() || has_triggers::<T, D>(conn).await?)
+}
+
+async fn has_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error> {
+    let seen = triggers_seen().get(&TypeId::of::<T>()).copied();
+    match seen {
         Some(has_triggers) => Ok(has_triggers),
         None => look_for_triggers::<T, D>(conn).await,
     }
@@ -238,6 +239,13 @@ pub(crate) async fn end_all<T: Claim, D: Queries>(
     ends: &[OneEnd<'_, T>],
 ) -> Result<Vec<bool>, Error> {
     let mut ended = vec![false; ends.len()];
+    // Inside a transaction the statement's `lock_timeout` would stay.
+    let is_outside = matches!(depth(conn), Ok(None));
+    let mut locked = if is_outside && !has_triggers::<T, D>(conn).await? {
+        Locked::Fail
+    } else {
+        Locked::Skip
+    };
     let mut parts: Vec<_> = std::iter::once(0..ends.len()).collect();
     let mut refused = 0;
     while let Some(part) = parts.pop() {
@@ -247,10 +255,10 @@ pub(crate) async fn end_all<T: Claim, D: Queries>(
             .map(|(job, ..)| (job.hold().ending(), job.answer()))
             .collect();
         let answered: Result<Vec<EndedRow>, Error> =
-            load(conn, &ManyKeys::end(asked, &[], false)).await;
+            load(conn, &ManyKeys::end(asked, &[], locked)).await;
         // Each row that is then found to be no longer held may have been ended by this statement.
         let is_unknown = matches!(&answered, Err(Error::Database(error))
-            if is_connection_lost(error) || may_follow_commit(error));
+            if is_connection_lost(error) || may_follow_commit(error) && !has_waited(error));
         for EndedRow(nth) in answered.as_deref().unwrap_or_default() {
             if let Some(ended) = ended.get_mut(part.start + nth) {
                 *ended = true;
@@ -265,6 +273,10 @@ pub(crate) async fn end_all<T: Claim, D: Queries>(
             }
         }
         match answered {
+            Err(Error::Database(error)) if locked == Locked::Fail && is_of_row(&error) => {
+                locked = Locked::Skip;
+                parts.push(part);
+            }
             Err(Error::Database(error)) if is_of_row(&error) => {
                 refused += 1;
                 if refused == MOST_REFUSED {

@@ -4,7 +4,7 @@ WITH asked AS MATERIALIZED (
     SELECT * FROM ROWS FROM (:keys, unnest(:holders){values}) WITH ORDINALITY AS asked ({asked_columns}, holder{value_columns}, nth)
 ),
 advisory_locked AS MATERIALIZED (
-    SELECT asked.*, {until} AS until, COALESCE({is_spent}, false) AS is_spent
+    SELECT asked.*, {until} AS until
     FROM asked
     JOIN {table} ON ({key}) = ({asked_key}) AND {by} = {asked_holder}
     WHERE {until} > {clock}

@@ -13,7 +13,7 @@
 //! limits, the first row of some values. If that was in vain, the next one reads more of both.
 
 use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
-use super::statement::{Statement, of_worker};
+use super::statement::{Statement, of_claims};
 use super::text_cache::{Form, cached};
 use super::{Wanted, only, quoted, table};
 use crate::claim::table::{Claim, MaybePer};
@@ -95,9 +95,9 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
             fragments.add("limit", limit.to_string());
             fragments.add("rows", include_str!("first_of_reserved.sql"));
-            fragments.claim::<T>(include_str!("claim.sql"))
+            fragments.claim_many::<T>()
         });
-        Self::new(text, (), of_worker(worker)).with(wanted)
+        Self::new(text, (), of_claims::<T>(worker)).with(wanted)
     }
 }
 
@@ -115,9 +115,9 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         let text = cached::<T>(Form::ReservedKey, || {
             let mut fragments = Fragments::of_limit::<T>(Claimable::ByKey);
             fragments.add("rows", include_str!("key_of_reserved.sql"));
-            fragments.claim::<T>(include_str!("claim.sql"))
+            fragments.claim_many::<T>()
         });
-        Self::new(text, key, of_worker(worker)).with(wanted)
+        Self::new(text, key, of_claims::<T>(worker)).with(wanted)
     }
 }
 

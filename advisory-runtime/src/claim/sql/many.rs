@@ -3,11 +3,11 @@
 
 use super::end_columns::{MANY, Pause, TypeSets, end_of, millis, transaction};
 use super::fragments::{Claimable, FAILED_NOW, Fragments, PARKED, RENEWED, has_last_attempt};
-use super::statement::of_worker;
+use super::statement::of_claim;
 use super::text_cache::{Form, SpentWay, Text, cached};
 use super::{Fragment, Wanted};
 use crate::claim::Claimed;
-use crate::claim::table::{Claim, MaybeColumn, RowKey};
+use crate::claim::table::{Claim, MaybeColumn, RowKey, ttl};
 use crate::rows::End;
 use crate::sql::put;
 use diesel::QueryResult;
@@ -28,7 +28,7 @@ pub(in crate::claim) struct ManyKeys<'a, T: Claim> {
     holders: Vec<&'a str>,
     /// The transactions to ask for.
     transactions: Vec<i64>,
-    /// The worker's name and `#`.
+    /// That of rows that are claimed.
     holder: Cow<'a, str>,
     wanted: Wanted<'a>,
     ends: Vec<i16>,
@@ -112,18 +112,18 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         Self {
             keys: keys_of(met.iter().take(most)),
-            holder: of_worker(worker),
+            holder: of_claim::<T>(worker),
             wanted,
             failed: Some(Box::new(T::failed())),
             ..Self::new(text, &[])
         }
     }
 
-    /// Ends claims. If it `waits`, then for locked rows.
+    /// Ends claims.
     pub(in crate::claim) fn end(
         ends: &[OneEnd<'a, T>],
         changes: &'a [Fragment<'a>],
-        waits: bool,
+        locked: Locked,
     ) -> Self {
         let kinds = ends
             .iter()
@@ -133,14 +133,12 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         let has_changes = !changes.is_empty();
         let form = Form::EndMany {
             kinds,
-            waits,
+            locked,
             sets_failed: sets_failed && !(has_changes && kinds & RETRY == 0),
             has_changes,
         };
         let text = cached::<T>(form, || {
             let mut fragments = Fragments::of::<T>();
-            let skip = if waits { "" } else { " SKIP LOCKED" };
-            fragments.add("skip_locked", skip);
             // A row that is deleted must not be referred to by an open transaction.
             let lock = if kinds & DELETE == 0 {
                 "NO KEY UPDATE"
@@ -151,20 +149,30 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
             let [values, columns] = values_of(kinds);
             fragments.add("values", values);
             fragments.add("value_columns", columns);
-            let statements = Fragments::statements::<T>(kinds, sets_failed, has_changes);
-            fragments.add("statements", statements);
-            fragments.fill(include_str!("end_all.sql"))
+            let is_at_once = locked == Locked::Fail;
+            fragments.add_ends::<T>(kinds, sets_failed, has_changes, is_at_once);
+            let skip = if locked == Locked::Skip {
+                " SKIP LOCKED"
+            } else {
+                ""
+            };
+            fragments.add("skip_locked", skip);
+            fragments.fill(if is_at_once {
+                include_str!("end_all_at_once.sql")
+            } else {
+                include_str!("end_all.sql")
+            })
         });
         let jobs: Vec<&Claimed<T>> = ends.iter().map(|(job, ..)| *job).collect();
-        let ends_of = ends.iter().map(|(_, end, _)| end_of::<T>(*end));
+        let possible = ends.iter().map(|(_, end, _)| end_of::<T>(*end));
         let pause = |end| match end {
             End::Retry { after } => after.map(millis),
             _ => None,
         };
         Self {
-            ends: ends_of.clone().map(|end| i16::from(kind(end))).collect(),
+            ends: possible.clone().map(|end| i16::from(kind(end))).collect(),
             messages: ends.iter().map(|(.., message)| *message).collect(),
-            pauses: ends_of.map(pause).collect(),
+            pauses: possible.map(pause).collect(),
             wanted: Wanted {
                 changes,
                 ..Wanted::default()
@@ -174,6 +182,15 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
             ..Self::new(text, &jobs)
         }
     }
+}
+
+/// What a statement that ends claims does with locked rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum Locked {
+    Wait,
+    Skip,
+    /// It fails after a short wait, and then changes nothing.
+    Fail,
 }
 
 /// Each kind of end, with its part of a statement about many.
@@ -225,29 +242,48 @@ fn values_of(kinds: u8) -> [&'static str; 2] {
     }
 }
 
+/// The claim is held, and lasts for longer than the statement may take.
+const IS_HELD: &str = " AND {by} = {claim_holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) \
+     AND (SELECT {is_durable} AND set_config('lock_timeout', '{lock_timeout}ms', true) IS NOT NULL)";
+
 impl Fragments {
-    /// One statement for each kind of end. What the caller sets is instead of what the row's type
-    /// sets, but for a retry, which fails at the last attempt only.
-    fn statements<T: Claim>(kinds: u8, sets_failed: bool, has_changes: bool) -> String {
-        let mut statements = String::new();
+    /// One statement for each kind of end, and the answer. What the caller sets is instead of what
+    /// the row's type sets, but for a retry, which fails at the last attempt only.
+    fn add_ends<T: Claim>(
+        &mut self,
+        kinds: u8,
+        sets_failed: bool,
+        has_changes: bool,
+        is_at_once: bool,
+    ) {
+        let [is_held, returning] = if is_at_once {
+            [
+                IS_HELD,
+                " RETURNING advisory_claim.nth + {is_prompt} AS nth",
+            ]
+        } else {
+            ["", ""]
+        };
+        let (mut statements, mut answers) = (String::new(), Vec::new());
         let of_kind = |number: u8| {
             if kinds.is_power_of_two() {
                 return String::new();
             }
             format!(" AND advisory_claim.kind = {number}")
         };
-        let mut update = |name: &str, set: String, rows: &str| {
+        let mut statement = |name: &str, change: &str, rows: &str| {
             put!(
                 statements,
-                ", advisory_{name} AS (UPDATE {{table}} SET {set} FROM advisory_claim \
-                 WHERE ({{key}}) = ({{claim_key}}){rows})"
+                ", advisory_{name} AS ({change} advisory_claim \
+                 WHERE ({{key}}) = ({{claim_key}}){rows}{is_held}{returning})"
             );
+            answers.push(format!("SELECT nth FROM advisory_{name}"));
         };
-        let mut is_deleted = None;
+        let update = |set: String| format!("UPDATE {{table}} SET {set} FROM");
         for (end, name) in ends_of(kinds) {
             let rows = of_kind(kind(end));
             if end == End::Delete {
-                is_deleted = Some(rows);
+                statement(name, "DELETE FROM {table} USING", &rows);
                 continue;
             }
             let set = Self::ended::<T>(end, Pause::Bound, MANY);
@@ -258,16 +294,10 @@ impl Fragments {
                         .map(|_| "{error_column} = COALESCE(advisory_claim.message, {error})"),
                 );
                 let failed = failed.join(", ");
-                update(
-                    "last",
-                    failed + ":failed",
-                    &format!("{rows} AND advisory_claim.is_spent"),
-                );
-                update(
-                    name,
-                    set + ":changes",
-                    &format!("{rows} AND NOT advisory_claim.is_spent"),
-                );
+                let is_last = format!("{rows} AND COALESCE({{is_spent}}, false)");
+                statement("last", &update(failed + ":failed"), &is_last);
+                let has_more = format!("{rows} AND NOT COALESCE({{is_spent}}, false)");
+                statement(name, &update(set + ":changes"), &has_more);
             } else {
                 let changes = match TypeSets::at(end) {
                     _ if has_changes => ":changes",
@@ -275,17 +305,16 @@ impl Fragments {
                     TypeSets::Failed => ":failed",
                     TypeSets::FailedAtLast | TypeSets::Nothing => "",
                 };
-                update(name, set + changes, &rows);
+                statement(name, &update(set + changes), &rows);
             }
         }
-        if let Some(rows) = is_deleted {
-            put!(
-                statements,
-                ", advisory_deleted AS (DELETE FROM {{table}} USING advisory_claim \
-                 WHERE ({{key}}) = ({{claim_key}}){rows})"
-            );
+        self.add("statements", statements);
+        self.add("ended", answers.join(" UNION ALL "));
+        if is_at_once {
+            let most = ttl::<T>().as_millis() / 4;
+            self.add("prompt", most.to_string());
+            self.add("lock_timeout", most.clamp(1, 100).to_string());
         }
-        statements
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(in crate::claim) struct Statement<'a, T: Claim, K, Id = ()> {
     text: Arc<Text>,
     key: K,
-    /// The worker's name and `#`, one claim's own `locked_by`, or an array of values in SQL.
+    /// The `locked_by` of a claim, the beginning of that of several, or an array of values in SQL.
     holder: Cow<'a, str>,
     message: Option<&'a str>,
     /// The pause before another attempt, in milliseconds.
@@ -69,9 +69,9 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             fragments.select::<T>(which, "{columns}", most);
             fragments.add("first", include_str!("first.sql"));
             fragments.add("rows", include_str!("first_of_many.sql"));
-            fragments.claim::<T>(include_str!("claim.sql"))
+            fragments.claim_many::<T>()
         });
-        let mut statement = Self::new(text, (), of_worker(worker)).with(wanted);
+        let mut statement = Self::new(text, (), of_claims::<T>(worker)).with(wanted);
         statement.limit = limit.into();
         statement
     }
@@ -185,8 +185,8 @@ pub(super) fn form_of<T: Claim>(end: End) -> (End, Pause) {
     }
 }
 
-/// The `locked_by` of one new claim. The server would make its UUID at three times the cost.
-fn of_claim<T: Claim>(worker: &str) -> Cow<'_, str> {
+/// The `locked_by` of one new claim. To make its UUID takes the server three times as long.
+pub(super) fn of_claim<T: Claim>(worker: &str) -> Cow<'_, str> {
     // Version 4, and the variant of RFC 9562.
     let (mut high, low) = ((random() & !0xf000) | 0x4000, (random() >> 2) | (1 << 63));
     let mut holder = String::with_capacity(worker.len() + 37);
@@ -210,11 +210,11 @@ fn of_claim<T: Claim>(worker: &str) -> Cow<'_, str> {
     holder.into()
 }
 
-/// What a new claim's `locked_by` begins with.
-pub(super) fn of_worker(worker: &str) -> Cow<'_, str> {
-    let mut name = text(worker).into_owned();
-    name.push('#');
-    name.into()
+/// What the `locked_by` of several new claims begins with: all but the last part of the UUID.
+pub(super) fn of_claims<T: Claim>(worker: &str) -> Cow<'_, str> {
+    let mut holder = of_claim::<T>(worker).into_owned();
+    holder.truncate(holder.len() - 12);
+    holder.into()
 }
 
 impl Fragments {
@@ -226,14 +226,17 @@ impl Fragments {
     }
 
     /// The text of a claim on the row that `{rows}` locks.
-    fn claim_one<T: Claim>(mut self) -> String {
-        self.add("new_holder", "{holder}");
-        self.claim::<T>(include_str!("claim_one.sql"))
+    fn claim_one<T: Claim>(self) -> String {
+        self.claim::<T>(include_str!("claim_one.sql"), "{holder}")
     }
 
     /// The text of a claim on the rows that `{rows}` locks.
-    pub(super) fn claim<T: Claim>(mut self, file: &str) -> String {
-        self.add("claimed", Self::claimed::<T>());
+    pub(super) fn claim_many<T: Claim>(self) -> String {
+        self.claim::<T>(include_str!("claim.sql"), "{nth_holder}")
+    }
+
+    fn claim<T: Claim>(mut self, file: &str, holder: &str) -> String {
+        self.add("claimed", Self::claimed::<T>(holder));
         self.add("returned", "{holder_text}, {lasts}");
         self.fill(file)
     }

@@ -2,6 +2,7 @@
 //! it.
 
 use super::end_columns::{How, Pause};
+use super::many::Locked;
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::qualify::{Part, parts};
@@ -34,7 +35,7 @@ pub(super) enum Form {
     EndMany {
         /// A bit for each kind of end.
         kinds: u8,
-        waits: bool,
+        locked: Locked,
         /// Whether the row's type sets columns where a row fails.
         sets_failed: bool,
         has_changes: bool,
