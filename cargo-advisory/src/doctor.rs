@@ -37,7 +37,7 @@ use facts::Facts;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// What one setting, or one state of the server, means for locks.
-struct Finding {
+struct Diagnosis {
     /// Also the heading of the guide's page.
     name: &'static str,
     level: Level,
@@ -57,7 +57,7 @@ enum Level {
     Fine,
 }
 
-impl Finding {
+impl Diagnosis {
     fn new(name: &'static str, level: Level, message: impl Into<String>) -> Self {
         Self {
             name,
@@ -172,7 +172,7 @@ impl Arguments {
         address: &str,
         table: &Table,
         (jobs, most_keys): (Option<&[JobTable]>, Option<&(u64, String)>),
-    ) -> Result<(Facts, Vec<Finding>), Failure> {
+    ) -> Result<(Facts, Vec<Diagnosis>), Failure> {
         let (pooler, seen) = pooler::find(address).await?;
         let queries = Queries::open(address).await?;
         let options = Options {
@@ -201,7 +201,10 @@ struct Options<'o> {
     seen: Option<&'o BTreeSet<i32>>,
 }
 
-async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<Finding>), Failure> {
+async fn examine(
+    client: &Client,
+    options: &Options<'_>,
+) -> Result<(Facts, Vec<Diagnosis>), Failure> {
     let table = options.table;
     let facts = Facts::ask(client).await?;
     let mut findings = vec![server::version(&facts), server::standby(&facts)];

@@ -1,5 +1,5 @@
-//! The subcommands that change rows: `retry`, `cancel`, `release` and `prune`. Each prints the
-//! number of rows, and asks.
+//! The subcommands that change rows: `retry`, `cancel`, `release` and `prune`. Each prints the number
+//! of rows and asks for confirmation.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::state::{Rows, State};
 use crate::duration;
 use crate::failure::{Failure, bail};
 use crate::locks::confirm;
-use crate::screen::{self};
+use crate::screen;
 use crate::text::{joined, one_line};
 
 const BATCH: usize = 1_000;
@@ -62,8 +62,8 @@ pub(super) struct Prune {
 }
 
 impl Kind {
-    /// The states of the rows that it changes: by their keys also of those that are not meant by
-    /// `--all`.
+    /// The states of the rows that it changes. Rows that are named by their keys can be in more states
+    /// than those of `--all`.
     const fn states(self, has_keys: bool) -> &'static [State] {
         match (self, has_keys) {
             (Self::Retry, false) => &[State::Failed],
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// The effect on the rows, if the question does not name all of it.
+    /// An effect that the question does not name.
     const fn note(self, has_keys: bool) -> &'static str {
         match self {
             Self::Cancel if has_keys => {
@@ -156,9 +156,7 @@ impl Change {
                 bail!("`{label}` has no column for errors: write keys, or `--all`");
             };
             let nth = rows.bind(error);
-            rows.add(format!(
-                "pg_catalog.strpos(CAST({column} AS pg_catalog.text), ${nth}) OPERATOR(pg_catalog.>) 0"
-            ));
+            rows.add(format!("strpos({column}::text, ${nth}) > 0"));
         }
         let names = joined(states.iter().map(|state| state.name()), " or ");
         let count = count(client, table, &rows).await?;
@@ -201,7 +199,7 @@ impl Prune {
         };
         let nth = rows.bind(&format!("{} seconds", self.older_than.as_secs_f64()));
         rows.add(format!(
-            "{column} OPERATOR(pg_catalog.<) ({} OPERATOR(pg_catalog.-) CAST(${nth} AS pg_catalog.interval))",
+            "{column} < ({} - ${nth}::interval)",
             table.now(self.state.time())
         ));
         let count = count(client, table, &rows).await?;
@@ -217,7 +215,7 @@ impl Prune {
         }
         let (name_in_sql, condition) = (table.table.quoted(), rows.sql());
         let delete = format!(
-            "DELETE FROM {name_in_sql} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT t.ctid FROM {name_in_sql} AS t \
+            "DELETE FROM {name_in_sql} WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM {name_in_sql} AS t \
              WHERE {condition} LIMIT {BATCH} FOR UPDATE SKIP LOCKED)) AND {condition}"
         );
         let mut deleted = 0;
@@ -234,7 +232,7 @@ impl Prune {
 
 async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize, Failure> {
     let (name, condition) = (table.table.quoted(), rows.sql());
-    let query = format!("SELECT pg_catalog.count(*) AS rows FROM {name} WHERE {condition}");
+    let query = format!("SELECT count(*) AS rows FROM {name} WHERE {condition}");
     let counted = read(client, &query, &rows.binds, |row| {
         row.try_get::<_, i64>("rows")
     })

@@ -191,9 +191,9 @@ impl Arguments {
         }
         if let Some(error) = table.column("error_message") {
             let mut rows = Rows::of(table, &self.filters)?;
-            let state = table.state();
             rows.add(format!(
-                "{error} IS NOT NULL AND {state} OPERATOR(pg_catalog.<>) 'done'"
+                "{error} IS NOT NULL AND {} <> 'done'",
+                table.state()
             ));
             let errors = read(client, &errors(table, &error, &rows), &rows.binds, |row| {
                 Ok(ErrorCount {
@@ -230,23 +230,19 @@ impl Arguments {
     }
 }
 
-/// The worker's name in `locked_by`, which is followed by `#` and a UUID.
+/// The worker's name in `locked_by`. `#` and a UUID follow it.
 fn worker(table: &Resolved) -> String {
     let by = table.column("locked_by").unwrap_or_default();
-    format!("pg_catalog.split_part(CAST({by} AS pg_catalog.text), '#', 1)")
+    format!("split_part({by}::text, '#', 1)")
 }
 
 fn attempts(table: &Resolved) -> String {
-    table.column("attempts").map_or_else(
-        || "CAST(NULL AS pg_catalog.int8)".to_owned(),
-        |column| format!("CAST({column} AS pg_catalog.int8)"),
-    )
+    table.column("attempts").unwrap_or("NULL".to_owned()) + "::int8"
 }
 
 fn counts(table: &Resolved, rows: &Rows) -> String {
     format!(
-        "SELECT t.state, t.worker, pg_catalog.count(*) AS rows, pg_catalog.max(t.age) AS oldest, \
-         pg_catalog.min(t.attempts) AS fewest, pg_catalog.max(t.attempts) AS most \
+        "SELECT t.state, t.worker, count(*) AS rows, max(t.age) AS oldest, min(t.attempts) AS fewest, max(t.attempts) AS most \
          FROM (SELECT {} AS state, {} AS worker, {} AS age, {} AS attempts FROM {} WHERE {}) AS t GROUP BY t.state, t.worker \
          ORDER BY rows DESC",
         table.state(),
@@ -260,8 +256,8 @@ fn counts(table: &Resolved, rows: &Rows) -> String {
 
 fn errors(table: &Resolved, error: &str, rows: &Rows) -> String {
     format!(
-        "SELECT t.state, t.error, pg_catalog.count(*) AS rows, pg_catalog.max(t.age) AS first, pg_catalog.min(t.age) AS last \
-         FROM (SELECT {} AS state, pg_catalog.left(CAST({error} AS pg_catalog.text), {LONGEST_ERROR}) AS error, {} AS age \
+        "SELECT t.state, t.error, count(*) AS rows, max(t.age) AS first, min(t.age) AS last \
+         FROM (SELECT {} AS state, left({error}::text, {LONGEST_ERROR}) AS error, {} AS age \
          FROM {} WHERE {}) AS t GROUP BY t.state, t.error ORDER BY rows DESC, t.error LIMIT {}",
         table.state(),
         table.age(),
@@ -272,12 +268,10 @@ fn errors(table: &Resolved, error: &str, rows: &Rows) -> String {
 }
 
 fn one_by_one(table: &Resolved, rows: &Rows) -> String {
-    let error = table.column("error_message").map_or_else(
-        || "CAST(NULL AS pg_catalog.text)".to_owned(),
-        |column| format!("pg_catalog.left(CAST({column} AS pg_catalog.text), {LONGEST_ERROR})"),
-    );
+    let error = table.column("error_message");
+    let error = error.unwrap_or("NULL".to_owned());
     format!(
-        "SELECT {} AS key, {} AS state, {} AS age, {} AS attempts, {} AS worker, {error} AS error FROM {} WHERE {} \
+        "SELECT {} AS key, {} AS state, {} AS age, {} AS attempts, {} AS worker, left({error}::text, {LONGEST_ERROR}) AS error FROM {} WHERE {} \
          ORDER BY age DESC NULLS LAST, key LIMIT {}",
         table.key_text(),
         table.state(),

@@ -41,7 +41,7 @@ impl Arguments {
         let mut rows = Rows::default();
         rows.with_keys(table, std::slice::from_ref(&self.row))?;
         let query = format!(
-            "SELECT {} AS state, {} AS age, CAST(pg_catalog.to_jsonb(t.*) AS pg_catalog.text) AS row FROM {} AS t WHERE {}",
+            "SELECT {} AS state, {} AS age, to_jsonb(t.*)::text AS row FROM {} AS t WHERE {}",
             table.state(),
             table.age(),
             table.table.quoted(),

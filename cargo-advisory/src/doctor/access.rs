@@ -7,7 +7,7 @@ use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level, RELOAD, alter_system, citus, grant_monitor};
+use super::{Diagnosis, Level, RELOAD, alter_system, citus, grant_monitor};
 use crate::database::{cell, identifier, rows};
 use crate::duration::short;
 use crate::failure::Failure;
@@ -25,11 +25,11 @@ pub(super) async fn lease_table(
     facts: &Facts,
     table: &Table,
     is_named: bool,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let title = "lease_table";
     // Lower-case letters, digits and `_`, and a full stop.
     let name = table.name();
-    let problem = |message: String| Finding::new(title, Level::Problem, message);
+    let problem = |message: String| Diagnosis::new(title, Level::Problem, message);
     let found = match rows(client, &question(&name)).await {
         Ok(found) => found,
         // Such as for a schema that this role may not look into.
@@ -39,7 +39,7 @@ pub(super) async fn lease_table(
     let Some(columns) = text(0) else {
         let message = format!("`{name}` does not exist, so no program can lease");
         if !is_named {
-            return Ok(Finding::fine(title, message));
+            return Ok(Diagnosis::fine(title, message));
         }
         return Ok(problem(message).fix(format!(
             "Run the migration that `cargo advisory migration lease --table {name}` prints."
@@ -66,7 +66,7 @@ pub(super) async fn lease_table(
     let (role, in_sql) = (&facts.role, identifier(&facts.role));
     if has.iter().all(|has| *has) {
         let message = format!("`{name}` exists, and role `{role}` may use it");
-        return Ok(Finding::fine(title, message));
+        return Ok(Diagnosis::fine(title, message));
     }
     let (level, some) = if has[..4].contains(&true) {
         (Level::Problem, "some")
@@ -74,7 +74,7 @@ pub(super) async fn lease_table(
         (Level::Advice, "none")
     };
     let message = format!("role `{role}` has {some} of the rights on `{name}` that leases need");
-    Ok(Finding::new(title, level, message)
+    Ok(Diagnosis::new(title, level, message)
         .fix(format!(
             "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"
         ))
@@ -101,10 +101,10 @@ fn question(name: &str) -> String {
     )
 }
 
-pub(super) fn live_view(facts: &Facts) -> Finding {
+pub(super) fn live_view(facts: &Facts) -> Diagnosis {
     let (name, role) = ("live_view", &facts.role);
     if facts.sees_all {
-        return Finding::fine(
+        return Diagnosis::fine(
             name,
             format!(
                 "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
@@ -114,7 +114,7 @@ pub(super) fn live_view(facts: &Facts) -> Finding {
     let message = format!(
         "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries"
     );
-    Finding::new(name, Level::Advice, message).fix(grant_monitor(facts))
+    Diagnosis::new(name, Level::Advice, message).fix(grant_monitor(facts))
 }
 
 /// Sessions that have a transaction open, hold an advisory lock in this database and send nothing;
@@ -150,8 +150,8 @@ async fn unseen(
     facts: &Facts,
     name: &'static str,
     what: &str,
-) -> Result<Option<Finding>, Failure> {
-    let unknown = |message: String| Finding::new(name, Level::Unknown, message);
+) -> Result<Option<Diagnosis>, Failure> {
+    let unknown = |message: String| Diagnosis::new(name, Level::Unknown, message);
     let found = rows(client, UNTRACKED).await?;
     let count = cell(&found, 0).and_then(|count| count.parse().ok());
     let count: usize = count.unwrap_or_default();
@@ -171,7 +171,7 @@ pub(super) async fn idle_sessions(
     client: &Client,
     facts: &Facts,
     bound: Duration,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "idle_sessions";
     let mut said = Vec::new();
     let mut fix = Vec::new();
@@ -194,13 +194,13 @@ pub(super) async fn idle_sessions(
     }
     if !said.is_empty() {
         let message = format!("{}, and holds advisory locks", said.join("; "));
-        return Ok(Finding::new(name, Level::Problem, message).fixes(fix));
+        return Ok(Diagnosis::new(name, Level::Problem, message).fixes(fix));
     }
     if let Some(unseen) = unseen(client, facts, name, "idle in a transaction").await? {
         return Ok(unseen);
     }
     let bound = short(bound);
-    Ok(Finding::fine(
+    Ok(Diagnosis::fine(
         name,
         format!(
             "no session that holds an advisory lock has been idle in a transaction for {bound}"
@@ -233,7 +233,7 @@ pub(super) async fn stranded_locks(
     client: &Client,
     facts: &Facts,
     seen: Option<&BTreeSet<i32>>,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "stranded_locks";
     let pids = seen.into_iter().flatten().map(ToString::to_string);
     let pids: Vec<String> = pids.collect();
@@ -258,7 +258,7 @@ pub(super) async fn stranded_locks(
             return Ok(unseen);
         }
         let message = "no idle session that is known to be of a pooler in transaction mode holds an advisory lock";
-        return Ok(Finding::fine(name, message));
+        return Ok(Diagnosis::fine(name, message));
     }
     let mut said = Vec::new();
     if !left.is_empty() {
@@ -278,5 +278,5 @@ pub(super) async fn stranded_locks(
     } else {
         Level::Problem
     };
-    Ok(Finding::new(name, level, said.join("; ")).fixes(fix))
+    Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix))
 }

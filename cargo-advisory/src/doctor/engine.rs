@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Diagnosis, Level};
 use crate::database::{Connection, Queries, cell, rows};
 use crate::failure::Failure;
 use crate::text::one_line;
@@ -216,21 +216,25 @@ impl Engine {
 }
 
 impl Found {
-    pub(super) fn judge(&self, facts: &Facts) -> Finding {
+    pub(super) fn judge(&self, facts: &Facts) -> Diagnosis {
         let (engine, version) = match self {
             Self::PostgreSql => {
                 let message =
                     "PostgreSQL, by all signs: a lock excludes all sessions of its database";
-                return Finding::fine(NAME, message);
+                return Diagnosis::fine(NAME, message);
             }
             Self::Unknown(why) => {
-                return Finding::new(NAME, Level::Unknown, format!("cannot be determined: {why}"));
+                return Diagnosis::new(
+                    NAME,
+                    Level::Unknown,
+                    format!("cannot be determined: {why}"),
+                );
             }
             Self::Engine { engine, version } => (engine, version),
         };
         if yugabyte_release(version).is_some_and(|release| release < YUGABYTE) {
             let message = format!("YugabyteDB before 2025.1 has no advisory locks: {version}");
-            return Finding::new(NAME, Level::Problem, message)
+            return Diagnosis::new(NAME, Level::Problem, message)
                 .fix("Upgrade to YugabyteDB 2025.1 or later.");
         }
         let mut message = engine.describe();
@@ -252,7 +256,7 @@ impl Found {
             }
         }
         let fixes = engine.fix.iter().map(|fix| (*fix).to_owned());
-        Finding::new(NAME, level, message).fixes(fixes)
+        Diagnosis::new(NAME, level, message).fixes(fixes)
     }
 
     /// Adds what the server is to a failure that this may explain.

@@ -4,7 +4,7 @@
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level, citus};
+use super::{Diagnosis, Level, citus};
 use crate::database::rows;
 use crate::failure::Failure;
 use crate::guard::literal;
@@ -74,7 +74,7 @@ pub(super) async fn job_tables(
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "job_tables";
     let mut problems = Problems {
         level: Level::Fine,
@@ -101,13 +101,13 @@ pub(super) async fn job_tables(
     }
     let Problems { level, said, fix } = problems;
     if !said.is_empty() {
-        return Ok(Finding::new(name, level, said.join("; ")).fixes(fix));
+        return Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix));
     }
     let names = in_backticks(tables.iter().map(JobTable::label));
     Ok(match unseen {
-        Some(why) => Finding::new(name, Level::Unknown, format!("not looked at: {why}")),
-        None if tables.is_empty() => Finding::fine(name, "no table has the columns of a claim"),
-        None => Finding::fine(
+        Some(why) => Diagnosis::new(name, Level::Unknown, format!("not looked at: {why}")),
+        None if tables.is_empty() => Diagnosis::fine(name, "no table has the columns of a claim"),
+        None => Diagnosis::fine(
             name,
             format!("{names}: claims find their columns and their indexes"),
         ),
@@ -237,7 +237,7 @@ pub(super) async fn time_zone(
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "time_zone";
     let zone = one_line(facts.setting("TimeZone").unwrap_or_default());
     let is_utc = UTC.contains(&&*zone);
@@ -276,9 +276,9 @@ pub(super) async fn time_zone(
         };
         let local = local.join(", ");
         let message = format!("the default of {local} writes the time of the session, {when}");
-        return Ok(Finding::new(name, level, message).fixes(fix));
+        return Ok(Diagnosis::new(name, level, message).fixes(fix));
     }
-    Ok(Finding::fine(
+    Ok(Diagnosis::fine(
         name,
         match (count, unseen) {
             (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use advisory_runtime::cancel::told_process_id;
 
 use super::facts::Facts;
-use super::{Finding, Level, alter_role};
+use super::{Diagnosis, Level, alter_role};
 use crate::database::{Connection, Queries, cell, rows, with_timeout};
 use crate::failure::Failure;
 
@@ -165,11 +165,11 @@ fn unlikely_keys() -> [String; 2] {
     [number.to_string(), pair]
 }
 
-pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Finding {
+pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Diagnosis {
     let name = "pooler";
     let is_named = facts.named_pooler.as_deref() == Some("transaction");
-    let fine = |message| Finding::fine(name, message);
-    let problem = |message| Finding::new(name, Level::Problem, message);
+    let fine = |message| Diagnosis::fine(name, message);
+    let problem = |message| Diagnosis::new(name, Level::Problem, message);
     match pooler {
         Pooler::None if is_named => fine(
             "none here, but `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
@@ -197,7 +197,7 @@ pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Finding {
                 .fix("Use leases (`#[advisory_lease]`), which are rows.")
         }
         Pooler::Unknown(why) => {
-            Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"))
+            Diagnosis::new(name, Level::Unknown, format!("cannot be determined: {why}"))
         }
     }
 }

@@ -4,7 +4,7 @@
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Diagnosis, Level};
 use crate::database::{cell, identifier, rows};
 use crate::failure::Failure;
 use crate::guard::literal;
@@ -52,7 +52,7 @@ impl Tables {
     }
 
     /// A role that policies apply to reads no rows, silently.
-    pub(super) fn row_security(&self, facts: &Facts) -> Finding {
+    pub(super) fn row_security(&self, facts: &Facts) -> Diagnosis {
         let (name, role) = ("row_security", identifier(&facts.role));
         let filtered: Vec<&Known> = self.known.iter().filter(|it| it.is_filtered).collect();
         if filtered.is_empty() {
@@ -64,7 +64,7 @@ impl Tables {
             facts.role,
             in_backticks(filtered.iter().map(|table| &table.name))
         );
-        Finding::new(name, Level::Problem, message).fixes(filtered.iter().map(|table| {
+        Diagnosis::new(name, Level::Problem, message).fixes(filtered.iter().map(|table| {
             format!(
                 "CREATE POLICY advisory ON {} FOR ALL TO {role} USING (true) WITH CHECK (true);",
                 table.name
@@ -73,7 +73,7 @@ impl Tables {
     }
 
     /// An unlogged table is empty after a crash.
-    pub(super) fn unlogged(&self) -> Finding {
+    pub(super) fn unlogged(&self) -> Diagnosis {
         let name = "unlogged_tables";
         let unlogged: Vec<&Known> = self.known.iter().filter(|it| it.is_unlogged).collect();
         if unlogged.is_empty() {
@@ -88,17 +88,17 @@ impl Tables {
         let fixes = unlogged
             .iter()
             .map(|it| format!("ALTER TABLE {} SET LOGGED;", it.name));
-        Finding::new(name, Level::Problem, message).fixes(fixes)
+        Diagnosis::new(name, Level::Problem, message).fixes(fixes)
     }
 
     /// That nothing is wrong with the tables that were looked at, and which these are.
-    fn fine(&self, name: &'static str, what: &str) -> Finding {
+    fn fine(&self, name: &'static str, what: &str) -> Diagnosis {
         let mut looked = "there is no lease table".to_owned();
         if !self.known.is_empty() {
             let names = in_backticks(self.known.iter().map(|table| &table.name));
             looked = format!("{names}: {what}");
         }
-        Finding::fine(
+        Diagnosis::fine(
             name,
             match &self.unseen {
                 Some(why) => format!("{looked}; not looked at: {why}"),
