@@ -10,9 +10,9 @@ use super::jobs::{read, write};
 use super::list::rows_of;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
+use crate::cli::Confirmation;
 use crate::duration;
 use crate::failure::{Failure, bail};
-use crate::locks::confirm;
 use crate::screen;
 use crate::text::{joined, one_line};
 
@@ -40,9 +40,8 @@ pub(super) struct Change {
     /// Only rows whose column has this text, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
-    /// Does not ask for confirmation
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 #[derive(Args)]
@@ -56,9 +55,8 @@ pub(super) struct Prune {
     /// Only rows whose column has this text, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
-    /// Does not ask for confirmation
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 impl Kind {
@@ -172,7 +170,7 @@ impl Change {
             rows_of(count, &names, table),
             kind.note(has_keys)
         ));
-        if !self.yes && !confirm(kind.question())? {
+        if !self.confirmation.is_given(kind.question())? {
             return Ok(false);
         }
         let name_in_sql = table.table.quoted();
@@ -210,7 +208,7 @@ impl Prune {
             return Ok(false);
         }
         screen::note(&format!("{}\n", rows_of(count, name, table)));
-        if !self.yes && !confirm("Delete them")? {
+        if !self.confirmation.is_given("Delete them")? {
             return Ok(false);
         }
         let (name_in_sql, condition) = (table.table.quoted(), rows.sql());

@@ -1,4 +1,4 @@
-//! The rows of each table by state: their number, their age and their errors.
+//! The rows of each table by state: how many they are, how old, and their errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use tokio_postgres::Client;
 use super::jobs::read;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
-use crate::cli::{Format, Output};
+use crate::cli::{Format, Output, Watch};
 use crate::columns::Columns;
 use crate::database::{self, Queries};
-use crate::duration::{self, short};
+use crate::duration::short;
 use crate::failure::Failure;
 use crate::job_table::JobTable;
 use crate::json::{VERSION, pretty};
@@ -25,8 +25,6 @@ const MOST: usize = 100;
 const ERRORS: usize = 10;
 const LONGEST_ERROR: usize = 200;
 const WORKERS: usize = 3;
-const INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest `--interval`: counting must not be all that the server does.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 const COUNTS: Columns<5> = Columns {
@@ -47,8 +45,7 @@ const FAILURES: Columns<5> = Columns {
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Lists the rows of this state one by one, those first that have been in it for longest, at
-    /// most 100
+    /// Lists at most 100 rows of this state one by one, those that entered it first at the top
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
     /// Only rows whose column has this text, such as `kind=mail`
@@ -59,11 +56,8 @@ pub(super) struct Arguments {
     format: Format,
     #[command(flatten)]
     output: Output,
-    /// Refreshes until Ctrl-C
-    #[arg(long, conflicts_with = "output")]
-    watch: bool,
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "watch", help = "How often `--watch` refreshes [default: 2s]")]
-    interval: Option<Duration>,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 struct Count {
@@ -105,16 +99,15 @@ struct Queue {
     name: String,
     states: BTreeMap<State, Summary>,
     errors: Vec<ErrorCount>,
-    /// The rows of the state that was asked for.
+    /// The rows of the requested state.
     rows: Option<Vec<Row>>,
-    /// The tables that could not be counted, and why.
+    /// The counts that are not known, and why.
     unread: Vec<String>,
 }
 
 impl Arguments {
     pub(super) fn every(&self) -> Option<Duration> {
-        let every = self.interval.unwrap_or(INTERVAL).max(SHORTEST_INTERVAL);
-        self.watch.then_some(every)
+        self.watch.every(SHORTEST_INTERVAL)
     }
 
     pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
@@ -150,7 +143,7 @@ impl Arguments {
         if self.format == Format::Json {
             let queues: Vec<Value> = queues.iter().map(as_json).collect();
             let value = json!({ "version": VERSION, "queues": queues });
-            return Ok(if self.watch {
+            return Ok(if self.every().is_some() {
                 crate::json::line(&value)
             } else {
                 pretty(&value)
@@ -165,8 +158,8 @@ impl Arguments {
             name: table.label.clone(),
             ..Queue::default()
         };
-        // Rows that have ended can be many: each is counted by itself, so that the others are known
-        // if that takes too long.
+        // Many rows can have ended. Each of these states is counted on its own, so that the other
+        // counts are known if one takes too long.
         for states in [State::PENDING, &[State::Failed], &[State::Done]] {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(states));
@@ -317,7 +310,7 @@ impl Queue {
         if rows.is_empty() && self.unread.is_empty() {
             text.push_str("no rows\n");
         } else {
-            text.push_str(&COUNTS.draw_or_lines(&rows, width));
+            text.push_str(&COUNTS.draw(&rows, width));
         }
         for why in &self.unread {
             let _ = writeln!(text, "{ERROR}not known{ERROR:#}: {why}");
@@ -349,7 +342,7 @@ impl Queue {
             ]
         });
         let rows: Vec<[String; 5]> = rows.collect();
-        text.push_str(&FAILURES.draw_or_lines(&rows, width));
+        text.push_str(&FAILURES.draw(&rows, width));
         if self.errors.len() > ERRORS {
             text.push_str("and other errors\n");
         }
@@ -382,7 +375,7 @@ fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
         text.push_str("no row of this state\n");
         return;
     }
-    text.push_str(&ROWS.draw_or_lines(&cells, width));
+    text.push_str(&ROWS.draw(&cells, width));
     if rows.len() > MOST {
         text.push_str("and more: `--where COLUMN=VALUE` narrows it\n");
     }
@@ -411,7 +404,7 @@ fn cells(state: State, summary: &Summary) -> [String; 5] {
     ]
 }
 
-/// The time that a row has been in its state, or will be.
+/// The time for which a row has been in its state, or will be.
 pub(super) fn since(state: State, age: f64) -> String {
     let time = short(Duration::try_from_secs_f64(age.abs()).unwrap_or(Duration::MAX));
     match (state, age < 0.0) {
@@ -473,7 +466,7 @@ fn millis(seconds: f64) -> i64 {
     (seconds * 1_000.0) as i64
 }
 
-/// The rows in a sentence: 1 failed row of `mail`.
+/// The rows in a sentence: ``1 failed row of `mail` ``.
 pub(super) fn rows_of(count: usize, states: &str, table: &Resolved) -> String {
     format!(
         "{} of `{}`",

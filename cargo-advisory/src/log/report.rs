@@ -1,4 +1,4 @@
-//! Writes the waits of a log for people: as a table, and with `--follow` as one line per incident.
+//! Writes the waits of a log as text: as a table, or with `--follow` as one line for each incident.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
         .into_iter()
         .map(|(lock, of_it)| row(waits, *lock, of_it));
     let rows: Vec<[String; 8]> = rows.collect();
+    text.push_str(&COLUMNS.draw(&rows, width));
     if !rows.is_empty() {
-        text.push_str(&COLUMNS.draw_whole(&rows, width));
         text.push('\n');
     }
     for deadlock in &waits.deadlocks {
@@ -56,7 +56,7 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     text
 }
 
-/// Says that the log is in another language than English, if it is.
+/// A note if the log is in another language than English.
 pub(super) fn language_note(waits: &Waits) -> Option<String> {
     let word = one_line(waits.foreign.as_deref()?);
     Some(format!(
