@@ -15,9 +15,10 @@ use crate::text::joined;
 const GAP: usize = 2;
 
 pub(crate) struct Columns<const N: usize> {
-    pub(crate) heads: [&'static str; N],
+    /// Separated by ` | `.
+    pub(crate) heads: &'static str,
     pub(crate) styles: [Style; N],
-    /// A column is at least as wide as this, because less is unreadable.
+    /// The least width of a column. Less is unreadable.
     pub(crate) narrowest: usize,
 }
 
@@ -32,19 +33,23 @@ impl<const N: usize> Columns<N> {
             rows.iter().for_each(|row| self.paragraph(&mut text, row));
             return wrapped(&text, width);
         };
-        let heads = self.heads.map(str::to_owned);
-        line(&mut text, &heads, widths, [BOLD; N]);
+        line(&mut text, &self.heads(), widths, [BOLD; N]);
         for row in rows {
             line(&mut text, row, widths, self.styles);
         }
         text
     }
 
+    fn heads(&self) -> [String; N] {
+        let mut heads = self.heads.split(" | ");
+        std::array::from_fn(|_| heads.next().unwrap_or_default().to_owned())
+    }
+
     /// The first cell, and below it the other cells with their heads.
     fn paragraph(&self, text: &mut String, row: &[String; N]) {
         let first = self.styles[0];
         let _ = writeln!(text, "{first}{}{first:#}", row[0]);
-        let cells = self.heads.iter().zip(row).skip(1);
+        let cells = self.heads.split(" | ").zip(row).skip(1);
         let cells = cells.filter(|(_, cell)| !cell.is_empty());
         let cells = cells.map(|(head, cell)| format!("{} {cell}", head.to_lowercase()));
         let _ = writeln!(text, "    {}", joined(cells, ", "));
@@ -58,7 +63,7 @@ impl<const N: usize> Columns<N> {
     /// The widths of the columns: those of their cells, or less on a narrow terminal. `None` if the
     /// terminal is too narrow.
     fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
-        let mut widths = self.heads.map(display_width::of);
+        let mut widths = self.heads().map(|head| display_width::of(&head));
         for row in rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(display_width::of(cell));
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn columns_begin_in_the_same_cell_of_each_line() {
         let grid = Columns {
-            heads: ["KEY", "PLACE"],
+            heads: "KEY | PLACE",
             styles: [PLAIN; 2],
             narrowest: 4,
         };

@@ -36,8 +36,8 @@ pub(crate) fn with<C: Connection, T>(
     })
 }
 
-/// Prints the result of `read` at each interval, until Ctrl-C, or until the output is closed. Once it
-/// has connected, it reports a failure and tries again, because a server can fail over.
+/// Prints the result of `read` at each interval, until Ctrl-C, or until the output is closed. Once
+/// it has connected, it reports a failure and tries again, because a server can fail over.
 pub(crate) fn watch<C: Connection>(
     address: &str,
     every: Duration,
@@ -130,8 +130,8 @@ pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The keywords that PostgreSQL up to version 18 reserves, or accepts only as the name of a function
-/// or a type.
+/// The keywords that PostgreSQL up to version 18 reserves, or accepts only as the name of a
+/// function or a type.
 const RESERVED: &str = "\
     all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column \
     concurrently constraint create cross current_catalog current_date current_role current_schema current_time \

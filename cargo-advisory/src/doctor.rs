@@ -2,8 +2,8 @@
 //! correct them.
 //!
 //! `facts` and `citus` ask the server. `engine`, `timeouts`, `server`, `replication`, `pooler`,
-//! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes the result. All
-//! queries use the simple protocol, which works through every pooler.
+//! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes the result.
+//! All queries use the simple protocol, which works through every pooler.
 
 mod access;
 mod citus;

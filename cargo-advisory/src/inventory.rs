@@ -33,8 +33,8 @@ impl Inventory {
         })
     }
 
-    /// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the program
-    /// that takes the locks, or its linker has left them out, so nothing would be checked.
+    /// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the
+    /// program that takes the locks, or its linker has left them out, so nothing would be checked.
     pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Self, Failure> {
         let mut records = Records::default();
         for file in files {

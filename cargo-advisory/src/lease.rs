@@ -27,24 +27,15 @@ const HASH: usize = 6;
 const SHORTEST_HASH: usize = 6;
 
 const COLUMNS: Columns<8> = Columns {
-    heads: [
-        "KEY",
-        "LEASE",
-        "HOLDER",
-        "STATE",
-        "TOKEN",
-        "AGE",
-        "RENEWED",
-        "EXPIRES IN",
-    ],
+    heads: "KEY | LEASE | HOLDER | STATE | TOKEN | AGE | RENEWED | EXPIRES IN",
     styles: [BOLD, KEY, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: 8,
 };
 
 /// Lists the leases of a database, and frees a key
 ///
-/// Shows the leases that are held and the keys that are done. Frees a key if its holder is dead, if a
-/// leader has to go, or if work has to run again.
+/// Shows the leases that are held and the keys that are done. Frees a key if its holder is dead, if
+/// a leader has to go, or if work has to run again.
 ///
 /// The time of the last renewal follows from the ttl, which is in the lock sites of `--artifact` or
 /// `--inventory`.
@@ -85,7 +76,7 @@ struct List {
 #[derive(Args)]
 #[command(
     after_help = "Shows the lease and what happens to it, and asks for confirmation.\n\nThe holder loses the lease: its fenced writes and its next renewal \
-                  are refused, which drops its body. What it does without a fence can go on until then. Waits for a transaction that has \
+                  are refused, which drops its body. Its unfenced work can go on until then. Waits for a transaction that has \
                   fenced a write, at most five seconds."
 )]
 struct Target {
@@ -248,7 +239,7 @@ async fn free_key(
     } else {
         (
             "Its holder loses the lease, and the key is free at once. If the holder is alive, its fenced writes and its next renewal are \
-             refused; what it does without a fence goes on until then, beside that of the next holder.\n",
+             refused. Until then its unfenced work goes on, at the same time as that of the next holder.\n",
             "Free the key",
             "The key is free.\n",
         )
@@ -267,8 +258,8 @@ async fn free_key(
     Ok(is_free)
 }
 
-/// Waits at most five seconds for a transaction that has fenced a write. The time limit ends with this
-/// transaction, even if a pooler keeps the session.
+/// Waits at most five seconds for a transaction that has fenced a write. The time limit ends with
+/// this transaction, even if a pooler keeps the session.
 async fn free(session: &mut Session, table: &Table, row: &Row) -> Result<bool, Failure> {
     let began = Instant::now();
     let free = async |conn: &mut AsyncPgConnection| {

@@ -1,9 +1,9 @@
 //! Shows who holds which lock now, and who waits.
 //!
 //! The runtime's monitor reads the locks, and `claims` the claimed rows. `pooled` removes this
-//! command's own traces, `age` finds how old a lock is, and `renewal` when a lease was renewed. `tree`
-//! orders the locks. `view`, with its `cells` and the `causes` below the tables, and `live_json` write
-//! them. `end` cancels a statement or terminates a session.
+//! command's own traces, `age` finds how old a lock is, and `renewal` when a lease was renewed.
+//! `tree` orders the locks. `view`, with its `cells` and the `causes` below the tables, and
+//! `live_json` write them. `end` cancels a statement or terminates a session.
 
 mod age;
 mod causes;
@@ -73,9 +73,9 @@ impl Snapshot {
 /// The view has the advisory locks and the leases, and who blocks whom. The role should have
 /// `pg_monitor`; without it less is shown.
 ///
-/// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Other locks
-/// have the name in the comment that a locked call writes in front of its query. The claimed rows
-/// of the tables for which these programs derive `Claim` are shown too.
+/// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Other
+/// locks have the name in the comment that a locked call writes in front of its query. The claimed
+/// rows of the tables for which these programs derive `Claim` are shown too.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -94,8 +94,8 @@ pub(crate) struct Arguments {
 struct List {
     #[arg(long, value_name = "TABLE", help = LEASE_TABLE)]
     lease_table: Option<String>,
-    /// Also shows the claimed rows of this table, beside those of the claims in `--artifact` or
-    /// `--inventory`
+    /// Also shows the claimed rows of this table, in addition to those of the claims in
+    /// `--artifact` or `--inventory`
     #[arg(long, value_name = "TABLE")]
     claims: Vec<String>,
     /// Only locks held or waited for this long, such as `30s`, or of unknown age; exits with 1 if
@@ -116,8 +116,8 @@ struct List {
 }
 
 impl Arguments {
-    /// Returns `false` if `--older-than` found a lock, or if no signal was sent. Fails after the output
-    /// if the leases could not be read, or if a lock may be older.
+    /// Returns `false` if `--older-than` found a lock, or if no signal was sent. Fails after the
+    /// output if the leases could not be read, or if a lock may be older.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let list = &self.list;
         if let Some(action) = &self.action {
@@ -210,8 +210,8 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Reads the locks. While one may be older than `--older-than`, reads them again, up to `retries`
-    /// times: most locks are released soon, and a lock that was not held before is young.
+    /// Reads the locks. While one may be older than `--older-than`, reads them again, up to
+    /// `retries` times: most locks are released soon, and a lock that was not held before is young.
     async fn settled_locks(
         &self,
         session: &mut Session,
@@ -331,8 +331,8 @@ fn matches(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
 
-/// Returns `true` if the name of the lock contains this text, or the name of a session that holds it,
-/// waits for it or has tried to get it.
+/// Returns `true` if the name of the lock contains this text, or the name of a session that holds
+/// it, waits for it or has tried to get it.
 fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
     let holders = lock.holders.iter().filter_map(|holder| match holder.id {
         HolderId::Backend(pid) => Some(pid),
@@ -363,8 +363,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The output of one refresh. On a terminal it replaces the previous one, and is cut to the terminal's
-/// height.
+/// The output of one refresh. On a terminal it replaces the previous one, and is cut to the
+/// terminal's height.
 fn frame(picture: &str, every: Duration) -> String {
     let Some(height) = screen::height() else {
         return format!("{picture}\n");

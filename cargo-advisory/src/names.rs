@@ -10,7 +10,8 @@ use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::json;
 
-/// The number of locks that a slice takes at most by default. An inventory does not have `max_keys`.
+/// The number of locks that a slice takes at most by default. An inventory does not have
+/// `max_keys`.
 const MANY: u64 = 64;
 
 // The files with the lock sites.

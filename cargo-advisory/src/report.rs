@@ -126,7 +126,7 @@ fn page(
         }
     }
     if findings.is_empty() {
-        // Green is for a page on which nothing is red.
+        // Nothing is green on a page with something red.
         let is_fine = cycles + incompatible == 0;
         let class = if is_fine { " class=\"fine\"" } else { "" };
         let _ = writeln!(text, "<p{class}>No two locks can collide by accident.</p>");

@@ -122,8 +122,8 @@ impl Artifacts {
         self.read(false)
     }
 
-    /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: refuses an
-    /// artifact that is named and has none.
+    /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: refuses
+    /// an artifact that is named and has none.
     pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
         self.read(true)
     }

@@ -10,12 +10,12 @@ use crate::screen::{DIM, KEY, PLAIN};
 use crate::text::printable;
 
 const KEYS: Columns<6> = Columns {
-    heads: ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"],
+    heads: "KEY | NAME | DERIVATION | SCOPE | FUNCTION | PLACE",
     styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
 const CLAIMS: Columns<5> = Columns {
-    heads: ["CLAIMS ON", "COLUMNS", "TTL", "ROW", "PLACE"],
+    heads: "CLAIMS ON | COLUMNS | TTL | ROW | PLACE",
     styles: [KEY, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
@@ -169,7 +169,7 @@ mod tests {
                 assert!(text.contains(cell), "{width}: {text}");
             }
             let letters: String = text.split_whitespace().collect();
-            let least = whole.len() - KEYS.heads.concat().len();
+            let least = whole.len() - KEYS.heads.replace(" | ", "").len();
             assert!(letters.len() >= least, "{width}: {text}");
         }
     }

@@ -13,8 +13,8 @@ use crate::guard::{Guard, Table};
 use crate::inventory::{Inventory, keys};
 use crate::text::{joined, one_line};
 
-/// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns of
-/// the key, immediate, and true if two rows with NULL in one column can be equal in the others.
+/// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns
+/// of the key, immediate, and true if two rows with NULL in one column can be equal in the others.
 const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indisprimary, i.indisunique, i.indisexclusion, \
      ARRAY(SELECT pg_get_indexdef(i.indexrelid, k, true) FROM generate_series(1, i.indnkeyatts::int4) AS k), i.indimmediate, \
      NOT i.indnullsnotdistinct AND EXISTS (SELECT 1 \
@@ -241,8 +241,8 @@ impl Guarded<'_> {
         )))
     }
 
-    /// Notes about NULL, with which a constraint compares no rows, in the lock's columns and in `more`.
-    /// An expression can be NULL too.
+    /// Notes about NULL, with which a constraint compares no rows, in the lock's columns and in
+    /// `more`. An expression can be NULL too.
     fn nulls(&self, more: &[String]) -> Vec<String> {
         let name = self.table;
         let (mut can_be_null, mut notes) = (false, Vec::new());
@@ -331,14 +331,15 @@ impl Guarded<'_> {
             places: vec![place],
             notes,
             help: format!(
-                "{help}; to keep it as it is: `allow_redundant = \"the reason\"` beside `guards`"
+                "{help}; to keep it as it is: `allow_redundant = \"the reason\"` next to `guards`"
             ),
         }
     }
 }
 
-/// The columns or expressions from which the lock's key is computed: those of the table's trigger, or
-/// else the columns that the placeholders name. `None` if a column is not known, or if there are none.
+/// The columns or expressions from which the lock's key is computed: those of the table's trigger,
+/// or else the columns that the placeholders name. `None` if a column is not known, or if there are
+/// none.
 fn columns(
     site: &Record,
     table: &Table,
@@ -392,8 +393,8 @@ fn plain(expression: &str) -> String {
     expression.chars().filter(is_kept).collect()
 }
 
-/// Returns the number of rows of the table; `None` if two of them have equal values in these columns,
-/// or if counting takes too long.
+/// Returns the number of rows of the table; `None` if two of them have equal values in these
+/// columns, or if counting takes too long.
 async fn has_one_row_each(
     client: &Client,
     table: &str,
@@ -407,8 +408,9 @@ async fn has_one_row_each(
     Ok(rows.filter(|_| most == Some(1)))
 }
 
-/// Returns `true` if there are rows with equal values in these columns, and the ranges of none of them
-/// overlap. Ordered by their starts, a range that overlaps another one overlaps its neighbour too.
+/// Returns `true` if there are rows with equal values in these columns, and the ranges of none of
+/// them overlap. Ordered by their starts, a range that overlaps another one overlaps its neighbour
+/// too.
 async fn are_apart(
     client: &Client,
     table: &str,
@@ -424,8 +426,8 @@ async fn are_apart(
     Ok(pairs.is_some_and(|pairs| pairs > 0) && overlaps == Some(0))
 }
 
-/// The two numbers that a query returns; `None` if it takes longer than [`WAIT`], or if the role may
-/// not read the table.
+/// The two numbers that a query returns; `None` if it takes longer than [`WAIT`], or if the role
+/// may not read the table.
 async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2], Failure> {
     let bounded = format!("START TRANSACTION READ ONLY; {WAIT}; {question}; ROLLBACK");
     let Ok(rows) = with_timeout(client.simple_query(&bounded)).await? else {

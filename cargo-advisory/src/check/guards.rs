@@ -90,8 +90,8 @@ fn finding(site: &Record, table: &str, why: &[String]) -> Finding {
     }
 }
 
-/// The problems of the triggers of the table and of the tables below it. There is none if they guard
-/// it by one of the keys.
+/// The problems of the triggers of the table and of the tables below it. There is none if they
+/// guard it by one of the keys.
 async fn problems(
     client: &Client,
     table: &Table,
@@ -184,8 +184,8 @@ fn wrong_triggers(
     Some(why.unwrap_or_else(|| "has no trigger for the lock".to_owned()))
 }
 
-/// The table, its partitions and its children. Empty if the table does not exist, or if the role may
-/// not use its schema.
+/// The table, its partitions and its children. Empty if the table does not exist, or if the role
+/// may not use its schema.
 pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
     query_as(client, FAMILY, &[&table.sql()], |row| {
         Ok(Relation {

@@ -1,5 +1,5 @@
-//! The subcommands that change rows: `retry`, `cancel`, `release` and `prune`. Each prints the number
-//! of rows and asks for confirmation.
+//! The subcommands that change rows: `retry`, `cancel`, `release` and `prune`. Each prints the
+//! number of rows and asks for confirmation.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ pub(super) struct Change {
     /// Their primary keys, `42`, or `house,42` for a key of two columns
     #[arg(value_name = "KEY", required_unless_present_any = ["error", "all"], allow_negative_numbers = true)]
     keys: Vec<String>,
-    /// All rows whose error has this text in it
+    /// All rows with this text in their error
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["keys", "all"])]
     error: Option<String>,
     /// All rows: failed ones for `retry`, those that wait for `cancel`, expired ones for `release`
     #[arg(long, conflicts_with = "keys")]
     all: bool,
-    /// Only rows whose column has this text, such as `kind=mail`
+    /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(super) struct Prune {
     /// The rows that are deleted: `done` or `failed`
     #[arg(long, value_name = "STATE", default_value = "done")]
     state: State,
-    /// Only rows whose column has this text, such as `kind=mail`
+    /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
     #[command(flatten)]
@@ -60,8 +60,8 @@ pub(super) struct Prune {
 }
 
 impl Kind {
-    /// The states of the rows that it changes. Rows that are named by their keys can be in more states
-    /// than those of `--all`.
+    /// The states of the rows that it changes. Rows that are named by their keys can be in more
+    /// states than those of `--all`.
     const fn states(self, has_keys: bool) -> &'static [State] {
         match (self, has_keys) {
             (Self::Retry, false) => &[State::Failed],
@@ -202,8 +202,9 @@ impl Prune {
         ));
         let count = count(client, table, &rows).await?;
         if count == 0 {
-            let said =
-                format!("`{label}` has no row that is {name} for so long: nothing was deleted\n");
+            let said = format!(
+                "`{label}` has no row that has been {name} for that long: nothing was deleted\n"
+            );
             screen::print(&said)?;
             return Ok(false);
         }

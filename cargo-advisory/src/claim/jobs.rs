@@ -1,4 +1,5 @@
-//! Reads job tables without changing them or waiting long, and writes to them in short transactions.
+//! Reads job tables without changing them or waiting long, and writes to them in short
+//! transactions.
 //!
 //! No statement is prepared under a name, so this works through every pooler.
 
@@ -16,7 +17,8 @@ use crate::migration::claim::CHANNEL;
 /// The time limit of a statement that changes rows, with its waits for locks.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
-/// Wakes up idle workers. The triggers of the migration do not notify of the change of a failed row.
+/// Wakes up idle workers. The triggers of the migration do not notify of the change of a failed
+/// row.
 const NOTIFY: &str = "SELECT pg_notify($1, COALESCE(pg_partition_root(r.oid)::oid, r.oid)::text) \
      FROM (SELECT $2::regclass::oid AS oid) AS r";
 

@@ -28,17 +28,17 @@ const WORKERS: usize = 3;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 const COUNTS: Columns<5> = Columns {
-    heads: ["STATE", "ROWS", "OLDEST", "ATTEMPTS", "BY"],
+    heads: "STATE | ROWS | OLDEST | ATTEMPTS | BY",
     styles: [PLAIN, BOLD, PLAIN, PLAIN, PLAIN],
     narrowest: 6,
 };
 const ROWS: Columns<6> = Columns {
-    heads: ["KEY", "STATE", "SINCE", "ATTEMPTS", "BY", "ERROR"],
+    heads: "KEY | STATE | SINCE | ATTEMPTS | BY | ERROR",
     styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: 6,
 };
 const FAILURES: Columns<5> = Columns {
-    heads: ["ROWS", "STATE", "FIRST", "LAST", "ERROR"],
+    heads: "ROWS | STATE | FIRST | LAST | ERROR",
     styles: [BOLD, PLAIN, PLAIN, PLAIN, PLAIN],
     narrowest: 6,
 };
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Lists at most 100 rows of this state one by one, those that entered it first at the top
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
-    /// Only rows whose column has this text, such as `kind=mail`
+    /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
     /// The output format; `json` with `--watch` is one object per line

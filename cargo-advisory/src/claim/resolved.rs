@@ -41,8 +41,8 @@ struct Column {
 }
 
 impl Resolved {
-    /// Finds the table: in its schema, on the search path, or in the only schema in which it has the
-    /// claim's columns.
+    /// Finds the table: in its schema, on the search path, or in the only schema in which it has
+    /// the claim's columns.
     pub(super) async fn find(client: &Client, wanted: &JobTable) -> Result<Self, Failure> {
         // The empty text is the name of no schema.
         let schema = wanted.schema.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Findings about rights: leasing, seeing other sessions, and sessions that hold a lock while idle.
+//! Judges rights: leasing and seeing other sessions. Finds sessions that hold a lock while idle.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::failure::Failure;
 use crate::guard::literal;
 use crate::text::{one_line, plural};
 
-/// The columns of the migration's table, in order of their names.
+/// The columns of the migration's table, ordered by name.
 const COLUMNS: &str =
     "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
-/// Checks that the table has what the migration creates, and this role the rights that the
+/// Checks that the table has what the migration creates, and that this role has the rights that the
 /// migration names.
 pub(super) async fn lease_table(
     client: &Client,
@@ -32,7 +32,7 @@ pub(super) async fn lease_table(
     let problem = |message: String| Diagnosis::new(title, Level::Problem, message);
     let found = match rows(client, &question(&name)).await {
         Ok(found) => found,
-        // Such as for a schema that this role may not look into.
+        // For example, this role may not use the schema.
         Err(failure) => return Ok(problem(format!("`{name}`: {failure}"))),
     };
     let text = |at: usize| cell(&found, at);
@@ -83,7 +83,8 @@ pub(super) async fn lease_table(
         )))
 }
 
-/// Asks for the table's columns, four rights on it, the sequence's cache, and the right on that.
+/// A query for the columns of the table, four rights on it, the cache of the sequence, and a right
+/// on that.
 fn question(name: &str) -> String {
     let right = |right: &str| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
     format!(
@@ -117,9 +118,9 @@ pub(super) fn live_view(facts: &Facts) -> Diagnosis {
     Diagnosis::new(name, Level::Advice, message).fix(grant_monitor(facts))
 }
 
-/// Sessions that have a transaction open, hold an advisory lock in this database and send nothing;
-/// and prepared transactions that do. A lock whose `objsubid` is neither 1 nor 2 belongs to an
-/// extension, such as Citus.
+/// Sessions that are idle in a transaction and hold an advisory lock in this database, and prepared
+/// transactions that hold one. A lock with another `objsubid` than 1 and 2 belongs to an extension,
+/// such as Citus.
 const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_catalog.pg_locks AS l \
      WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
      AND l.granted AND l.database = \
@@ -135,7 +136,8 @@ const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FR
      JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction::text = \
      x.transactionid::text ORDER BY 3 DESC";
 
-/// The number of sessions that hold an advisory lock in this database and do not record what they do.
+/// The number of sessions that hold an advisory lock in this database without recording their
+/// activity.
 const UNTRACKED: &str = "SELECT count(DISTINCT a.pid) FROM pg_catalog.pg_locks AS l \
      JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
      WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
@@ -143,8 +145,8 @@ const UNTRACKED: &str = "SELECT count(DISTINCT a.pid) FROM pg_catalog.pg_locks A
      (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()) \
      AND a.state = 'disabled'";
 
-/// That it is not known which sessions are idle, if this role does not see it or some sessions do
-/// not record it.
+/// The answer if it is not known which sessions are idle, because some do not record it or because
+/// this role does not see it.
 async fn unseen(
     client: &Client,
     facts: &Facts,
@@ -157,9 +159,8 @@ async fn unseen(
     let count: usize = count.unwrap_or_default();
     if count > 0 {
         let sessions = plural(count, "session");
-        let message = format!(
-            "whether a session is {what} is not known of {sessions} with advisory locks: `track_activities` is off"
-        );
+        let message =
+            format!("{sessions} with advisory locks may be {what}: `track_activities` is off");
         let fix = alter_system("track_activities", "on");
         return Ok(Some(unknown(message).fix(fix).fix(RELOAD)));
     }
@@ -208,10 +209,10 @@ pub(super) async fn idle_sessions(
     ))
 }
 
-/// Idle sessions of a pooler in transaction mode that hold advisory locks, with whether they are
-/// known to be its sessions: this session and those that this command had before it (`{seen}`),
-/// none of which acquires a lock, and those of a role whose setting says so. Of the same role and
-/// address (if `{pooled}`) can also be a program beside the pooler, which is connected directly.
+/// Idle sessions that hold advisory locks and belong to a pooler in transaction mode. They are
+/// known to belong to it if this command has used them (`{seen}`), because it acquires no lock, or
+/// if their role's setting says so. With `{pooled}`, sessions of the same role and address are
+/// included, which may also belong to a program that connects directly.
 const STRANDED: &str = "SELECT h.pid::text, count(*), h.is_known FROM (SELECT a.pid, \
      a.pid = own.pid OR a.state = 'idle' \
      AND (a.pid = ANY ('{{seen}}'::int4[]) \
@@ -227,8 +228,8 @@ const STRANDED: &str = "SELECT h.pid::text, count(*), h.is_known FROM (SELECT a.
      AND l.granted AND l.database = own.datid) AS h \
      WHERE h.is_known OR h.is_likely GROUP BY h.pid, h.is_known ORDER BY h.pid";
 
-/// Session-level locks that programs have left on sessions of a pooler. `seen` has the pooler's
-/// sessions that this command had; it is `None` without a pooler that shares them.
+/// Finds session-level locks that programs have left on sessions of a pooler. `seen` has the
+/// sessions that this command has used; it is `None` without a pooler that shares sessions.
 pub(super) async fn stranded_locks(
     client: &Client,
     facts: &Facts,

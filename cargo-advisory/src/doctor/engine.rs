@@ -1,7 +1,7 @@
 //! Recognizes the engines that speak PostgreSQL's protocol, and says what each means for locks.
 //!
-//! One statement reads every sign of an engine. If the engine lacks these catalogs, a second one reads
-//! fewer signs.
+//! One statement reads every sign of an engine. If the engine lacks these catalogs, a second one
+//! reads fewer signs.
 
 use std::fmt::Write;
 
@@ -34,8 +34,8 @@ enum Sign {
     Object(&'static str),
 }
 
-/// An engine, with what its documentation and sources, or a trial, say of locks. The guide's page on
-/// several servers has the links.
+/// An engine, with what its documentation and sources, or a trial, say of locks. The guide's page
+/// on several servers has the links.
 pub(super) struct Engine {
     name: &'static str,
     sign: Sign,

@@ -1,5 +1,4 @@
-//! The finding about logical replication into this database: its rows come from a server with locks
-//! of its own.
+//! Judges logical replication into this database, whose rows come from a server with its own locks.
 
 use tokio_postgres::Client;
 
@@ -8,8 +7,7 @@ use crate::database::rows;
 use crate::failure::Failure;
 use crate::text::{joined, one_line, plural};
 
-/// The tables that enabled subscriptions write, and whether this database publishes them too: those
-/// first.
+/// The tables that enabled subscriptions write. Those that this database also publishes come first.
 const SUBSCRIBED: &str = "SELECT format('%I.%I', n.nspname, c.relname), \
      EXISTS (SELECT 1 FROM pg_catalog.pg_publication_tables AS p WHERE p.schemaname = n.nspname \
      AND p.tablename = c.relname) \
@@ -25,7 +23,7 @@ pub(super) async fn judge(client: &Client) -> Result<Diagnosis, Failure> {
     let name = "logical_replication";
     let found = match rows(client, SUBSCRIBED).await {
         Ok(found) => found,
-        // Such as for an engine that has none of these catalogs.
+        // For example, an engine lacks these catalogs.
         Err(failure) => {
             let message = format!("cannot be determined: {failure}");
             return Ok(Diagnosis::new(name, Level::Unknown, message));

@@ -1,4 +1,4 @@
-//! The findings as text.
+//! The diagnoses as text and as JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -47,7 +47,7 @@ pub(super) fn text(facts: &Facts, findings: &[Diagnosis]) -> String {
             "{style}{level:8}{style:#} {BOLD}{name}{BOLD:#}  {message}"
         );
         for statement in &finding.fix {
-            // One statement corrects several findings, and is shown with the first.
+            // One statement can correct several settings. It is shown with the first.
             if said.insert(statement) {
                 let _ = writeln!(text, "         {statement}");
             } else {

@@ -1,5 +1,5 @@
-//! Compares the lease table's sequence with the tokens in the table, and asks whether the role can
-//! read the timeline.
+//! Compares the lease table's sequence with the tokens in the table, and checks the right to read
+//! the timeline.
 
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
@@ -80,7 +80,7 @@ pub(super) async fn judge(
     Ok(Diagnosis::new(title, Level::Advice, message).fix(fix))
 }
 
-/// Returns whether the role may ask for the timeline; not where there is none.
+/// A query for a bool that is true if there is a timeline that the role may read.
 fn privileges() -> String {
     let may = |function: &str| {
         format!(
@@ -94,8 +94,8 @@ fn privileges() -> String {
     )
 }
 
-/// Returns whether the sequence wraps or descends, the role may read both, a column owns it, and
-/// the role may draw from it and move it; no row without a sequence.
+/// A query for bools: the sequence wraps or descends, the role may read sequence and table, a
+/// column owns the sequence, and the role may draw from it, and move it. No row without a sequence.
 fn catalog(schema: &str, table: &str) -> String {
     let has = |function: &str, relation: &str, right: &str| {
         format!("pg_catalog.{function}({relation}.oid, '{right}'::text)")
@@ -123,8 +123,8 @@ fn catalog(schema: &str, table: &str) -> String {
     )
 }
 
-/// Returns whether the sequence is below the largest token, its last number, and that token. The
-/// rows are older than the reading of the sequence.
+/// A query for a bool that is true if the sequence is below the largest token, the last number of
+/// the sequence, and this token. It reads the sequence after the snapshot of the rows.
 fn comparison(table: &str, sequence: &str) -> String {
     format!(
         "SELECT (largest <= last) IS FALSE OR last IS NULL AND largest IS NOT NULL, last, largest \

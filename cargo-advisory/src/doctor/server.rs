@@ -1,4 +1,4 @@
-//! Findings about the server: whether locks work on it, and whether it has room for more.
+//! Judges the server: its version, a standby, and the room in its lock table.
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
@@ -8,13 +8,12 @@ use crate::database::{cell, rows};
 use crate::failure::Failure;
 use crate::text::{joined, one_line};
 
-/// Distinct locks in the shared table: those on the fast path and the predicate locks are
-/// elsewhere.
+/// The number of locks in the shared table, without those on the fast path and predicate locks.
 const USED: &str = "SELECT count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
      l.transactionid, l.classid, l.objid, l.objsubid FROM pg_catalog.pg_locks AS l \
      WHERE NOT l.fastpath AND l.mode <> 'SIReadLock') AS distinct_locks";
 
-/// The sessions with most of these locks, and how many of them are advisory.
+/// The sessions with the most of these locks, and the number of their advisory locks.
 const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.database FROM pg_catalog.pg_locks AS x \
      JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction::text = \
      x.transactionid::text WHERE x.pid IS NULL AND x.locktype = 'transactionid') \
@@ -30,12 +29,12 @@ const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.d
 /// The oldest version that this project supports.
 const OLDEST: u32 = 15;
 
-/// Returns whether the server still gets fixes. A major version has its last release in the second
-/// week of November, five years after its first.
+/// Checks that the server still gets fixes. A major version has its last release in the second week
+/// of November, five years after its first.
 pub(super) fn version(facts: &Facts) -> Diagnosis {
     let name = "server_version";
     let (major, version) = (facts.version_number / 10_000, &facts.version);
-    // 10 came in 2017, and one each year since.
+    // Version 10 was released in 2017, and one major version each year since.
     let end = major + 2012;
     if facts.date >= end * 10_000 + 1115 {
         let message = format!("{version}: no fixes since November {end}");
@@ -58,7 +57,7 @@ pub(super) fn standby(facts: &Facts) -> Diagnosis {
     Diagnosis::fine(name, "no: this is the primary")
 }
 
-/// The number of locks for which the server reserves memory. It can hold somewhat more.
+/// The number of locks for which the server reserves memory. It has room for a few more.
 fn capacity(facts: &Facts) -> u64 {
     let autovacuum = match facts.setting("autovacuum_worker_slots") {
         Some(_) => facts.number("autovacuum_worker_slots"),
@@ -73,7 +72,7 @@ fn capacity(facts: &Facts) -> u64 {
     facts.number("max_locks_per_transaction") * processes
 }
 
-/// `most_keys` is how many locks one call of the program can take, and its name.
+/// `most_keys` is the greatest number of locks that one call of the program can take, and its name.
 pub(super) async fn lock_table(
     client: &Client,
     facts: &Facts,

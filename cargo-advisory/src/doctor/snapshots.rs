@@ -1,5 +1,5 @@
-//! The oldest snapshot: while somebody keeps one, no row version that claims and leases have
-//! replaced since then is removed.
+//! Judges the oldest snapshot. While it exists, the server removes no row version that claims and
+//! leases have replaced since.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::text::one_line;
 /// A snapshot of this age is normal.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 
-/// Who keeps row versions of this database: sessions with a snapshot or a transaction that writes,
-/// prepared transactions, and slots.
+/// The oldest session with a snapshot or a writing transaction in this database, or the oldest
+/// prepared transaction.
 const OLDEST: &str = "SELECT a.pid::text, a.application_name, CAST(date_part('epoch', \
      clock_timestamp() - a.xact_start) AS int8), 'session' \
      FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() \

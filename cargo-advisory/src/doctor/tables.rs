@@ -1,5 +1,4 @@
-//! The lease table and the job tables as the server keeps them: row-level security, and whether
-//! they survive a crash.
+//! Judges the lease table and the job tables: row-level security, and unlogged tables.
 
 use tokio_postgres::Client;
 
@@ -11,10 +10,10 @@ use crate::guard::literal;
 use crate::job_table::JobTable;
 use crate::text::in_backticks;
 
-/// The tables that there are, with what is known of each.
+/// The tables that exist, with what is known of each.
 pub(super) struct Tables {
     known: Vec<Known>,
-    /// Why job tables are not among them.
+    /// The reason why job tables are not among them.
     unseen: Option<String>,
 }
 
@@ -37,7 +36,7 @@ impl Tables {
         names.extend(jobs.iter().map(JobTable::quoted));
         let mut known = Vec::new();
         for name in names {
-            // Without a right to the schema, another finding says so.
+            // Another diagnosis reports a missing right to the schema.
             let found = rows(client, &question(&name)).await.unwrap_or_default();
             let is = |at: usize| cell(&found, at) == Some("t");
             if !found.is_empty() {
@@ -51,7 +50,7 @@ impl Tables {
         Ok(Self { known, unseen })
     }
 
-    /// A role that policies apply to reads no rows, silently.
+    /// A role to which policies apply reads no rows, and gets no error.
     pub(super) fn row_security(&self, facts: &Facts) -> Diagnosis {
         let (name, role) = ("row_security", identifier(&facts.role));
         let filtered: Vec<&Known> = self.known.iter().filter(|it| it.is_filtered).collect();
@@ -91,7 +90,7 @@ impl Tables {
         Diagnosis::new(name, Level::Problem, message).fixes(fixes)
     }
 
-    /// That nothing is wrong with the tables that were looked at, and which these are.
+    /// The answer if nothing is wrong, with the names of the tables.
     fn fine(&self, name: &'static str, what: &str) -> Diagnosis {
         let mut looked = "there is no lease table".to_owned();
         if !self.known.is_empty() {
@@ -108,8 +107,8 @@ impl Tables {
     }
 }
 
-/// Asks whether policies hide rows from this role, which one for all rows does not, and whether the
-/// table, or a partition, is unlogged.
+/// A query for two bools: policies hide rows from this role, and the table or a partition is
+/// unlogged. A policy that shows all rows hides none.
 fn question(name: &str) -> String {
     format!(
         "SELECT row_security_active(c.oid) AND (NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy AS p \

@@ -1,4 +1,4 @@
-//! Findings about the timeouts of this role.
+//! Judges the timeouts of this role.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Diagnosis> {
     ]
 }
 
-/// A time that should be set, and what it means that it is off and that it is on.
+/// Judges a time that should be set. `off` and `on` say what each means.
 fn should_be_set(facts: &Facts, name: &'static str, value: &str, off: &str, on: &str) -> Diagnosis {
     let bound = facts.time(name);
     if bound.is_zero() {
@@ -68,7 +68,7 @@ fn lock_timeout(facts: &Facts) -> Diagnosis {
     )
 }
 
-/// The `lock_timeout` that is advised: one for all findings, shorter than `statement_timeout`.
+/// The `lock_timeout` that each advice uses, which is shorter than `statement_timeout`.
 fn best_lock_timeout(facts: &Facts) -> String {
     let half = facts.time("statement_timeout") / 2;
     let best = if half.is_zero() {
@@ -133,7 +133,7 @@ fn isolation(facts: &Facts) -> Diagnosis {
         return Diagnosis::fine(name, message);
     }
     let message = format!(
-        "{level}: behind a lock taken by hand inside a transaction, queries read data from before the wait; locked functions set their own level"
+        "{level}: after a lock is taken by hand inside a transaction, queries read data from before the wait; locked functions set their own level"
     );
     Diagnosis::new(name, Level::Advice, message).fix(alter_role(facts, name, "'read committed'"))
 }
@@ -145,7 +145,7 @@ fn log_lock_waits(facts: &Facts) -> Diagnosis {
         return Diagnosis::fine(name, message);
     }
     let message =
-        "off: the log has no long waits, so nobody can tell afterwards who waited for whom";
+        "off: the log has no long waits, so nobody can find out afterwards who waited for whom";
     Diagnosis::new(name, Level::Advice, message)
         .fix(alter_system(name, "on"))
         .fix(RELOAD)
@@ -197,7 +197,7 @@ fn keepalives(facts: &Facts) -> Diagnosis {
         .fix(alter_role(facts, "tcp_keepalives_count", "6"))
 }
 
-/// Keepalives are not sent while an answer is on its way.
+/// The bound for an answer on its way, while which no keepalives are sent.
 fn tcp_user_timeout(facts: &Facts) -> Diagnosis {
     let name = "tcp_user_timeout";
     if !facts.is_over_tcp {
@@ -302,7 +302,7 @@ mod tests {
         is_judged(statement, &[bound, lock("8")], true, "9ms: longer than");
     }
 
-    /// Avoids the other finding; nothing is below a millisecond.
+    /// A longer one would be advised against. No setting is below a millisecond.
     #[test]
     fn the_advised_lock_timeout_is_below_the_statement_timeout() {
         let ms = |value| [("statement_timeout", value, Some("ms"))];

@@ -71,8 +71,8 @@ impl Guard {
         Ok(text)
     }
 
-    /// SQL for the tables below this one, for which its trigger does not run. PostgreSQL copies only
-    /// a trigger for rows to the partitions of its table, including later ones.
+    /// SQL for the tables below this one, for which its trigger does not run. PostgreSQL copies
+    /// only a trigger for rows to the partitions of its table, including later ones.
     fn below(&self) -> String {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
         let trigger = identifier(&self.trigger_name());
@@ -154,8 +154,8 @@ impl Guard {
         })
     }
 
-    /// SQL that fails if the type of a column renders differently from the lock's shape. A domain does
-    /// not count as its base type.
+    /// SQL that fails if the type of a column renders differently from the lock's shape. A domain
+    /// does not count as its base type.
     fn write_type_check(&self, text: &mut String) {
         text.push_str("DO $advisory$\nBEGIN\n");
         let table = self.table.sql();
@@ -213,8 +213,8 @@ fn name(words: &[&str]) -> String {
     format!("{}_{number:08x}", &name[..LONGEST_NAME - 9])
 }
 
-/// A query for one lock of this session. The migration of `advisory_holds` explains why it looks like
-/// this.
+/// A query for one lock of this session. The migration of `advisory_holds` explains why it looks
+/// like this.
 fn holds(high: &str, low: &str, space: u8, indent: &str) -> String {
     format!(
         "{indent}SELECT FROM (SELECT pg_lock_status() AS held OFFSET 0) AS locks\n\

@@ -39,8 +39,9 @@ struct HeldUp {
     tried: BTreeMap<i32, Duration>,
 }
 
-/// Finds the causes. The one with the longest wait comes first. Without waiters a session is a cause
-/// if `--older-than` selects its lock, or if a program has left the lock on a pooler's session.
+/// Finds the causes. The one with the longest wait comes first. Without waiters a session is a
+/// cause if `--older-than` selects its lock, or if a program has left the lock on a pooler's
+/// session.
 fn find(snapshot: &Snapshot) -> Vec<(Root, HeldUp)> {
     let locks = &snapshot.locks;
     let mut causes: BTreeMap<Root, HeldUp> = BTreeMap::new();
@@ -269,8 +270,8 @@ fn session(
     let word = if can_cancel { "cancel" } else { "terminate" };
     let _ = writeln!(text, "    {KEY}cargo advisory locks {word} {pid}{KEY:#}");
     if can_cancel {
-        // If the session has run another statement since, the server no longer shows how it took the
-        // lock.
+        // If the session has run another statement since, the server no longer shows how it took
+        // the lock.
         let released = if scopes.contains(&None) {
             ", which releases a transaction-level lock. If the lock stays, `terminate` releases it"
                 .to_owned()

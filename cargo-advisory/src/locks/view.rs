@@ -20,33 +20,17 @@ use crate::screen::{BOLD, DIM, KEY, PLAIN};
 use crate::text::{joined, one_line, plural, shell_word};
 
 const LOCKS: Columns<7> = Columns {
-    heads: [
-        "LOCK",
-        "PID",
-        "SCOPE",
-        "TRANSACTION",
-        "BACKEND",
-        "STATE",
-        "QUERY",
-    ],
+    heads: "LOCK | PID | SCOPE | TRANSACTION | BACKEND | STATE | QUERY",
     styles: [KEY, BOLD, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
 const LEASES: Columns<7> = Columns {
-    heads: [
-        "LEASE",
-        "HOLDER",
-        "STATE",
-        "TOKEN",
-        "AGE",
-        "RENEWED",
-        "EXPIRES IN",
-    ],
+    heads: "LEASE | HOLDER | STATE | TOKEN | AGE | RENEWED | EXPIRES IN",
     styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
 const CLAIMS: Columns<5> = Columns {
-    heads: ["CLAIMS ON", "ROW", "WORKER", "STATE", "EXPIRES IN"],
+    heads: "CLAIMS ON | ROW | WORKER | STATE | EXPIRES IN",
     styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
@@ -68,8 +52,8 @@ pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     text
 }
 
-/// Draws the view for `--watch`: the totals come first, and there are no more rows than the terminal
-/// has lines.
+/// Draws the view for `--watch`: the totals come first, and there are no more rows than the
+/// terminal has lines.
 pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
     let mut text = notes([totals(snapshot)], width);
     text.push('\n');
@@ -189,8 +173,8 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
 }
 
 /// Makes the table as narrow as the screen, so that each row is one line. Shortens queries, then
-/// leaves out the ages of transactions and the queries, and shortens names last. The causes below the
-/// table show their queries. `None` if the screen is too narrow for that.
+/// leaves out the ages of transactions and the queries, and shortens names last. The causes below
+/// the table show their queries. `None` if the screen is too narrow for that.
 fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>> {
     let mut rows = rows.to_vec();
     let fits = |rows: &[[String; 7]]| width.is_none_or(|width| LOCKS.width(rows) <= width);
@@ -318,7 +302,7 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
         let role = one_line(&locks.role);
         format!("role `{role}` does not see what other roles' sessions do")
     } else if holders.iter().all(|(_, id)| id.is_err()) {
-        "a prepared transaction does not tell when it began".to_owned()
+        "the server does not record when a prepared transaction began".to_owned()
     } else {
         "a session-level lock can be older than the transaction and the last statement of its session".to_owned()
     };
@@ -357,7 +341,7 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     }
     if done > 0 {
         hints.push(format!(
-            "{DONE}: the work is completed; the key is free when its time is over"
+            "{DONE}: the work is completed; the key is free when it expires"
         ));
     }
     if held + done > 0 || overdue {
@@ -408,8 +392,8 @@ fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-/// The command that finds the values in a key: of a lock that somebody waits for if there is one, or
-/// of a lock that is only a number.
+/// The command that finds the values in a key: of a lock that somebody waits for if there is one,
+/// or of a lock that is only a number.
 fn key_hint(snapshot: &Snapshot) -> Option<String> {
     let all = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
     let has_placeholder = |name: &&Name| name.key.contains('<');

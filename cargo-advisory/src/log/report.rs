@@ -15,16 +15,7 @@ use crate::screen::{BOLD, DIM, KEY, PLAIN};
 use crate::text::{joined, one_line, plural};
 
 const COLUMNS: Columns<8> = Columns {
-    heads: [
-        "LOCK",
-        "WAITS",
-        "LONGEST",
-        "TOTAL",
-        "CANCELLED",
-        "DEADLOCKS",
-        "LAST",
-        "HELD BY",
-    ],
+    heads: "LOCK | WAITS | LONGEST | TOTAL | CANCELLED | DEADLOCKS | LAST | HELD BY",
     styles: [KEY, BOLD, BOLD, PLAIN, PLAIN, PLAIN, DIM, PLAIN],
     narrowest: 11,
 };

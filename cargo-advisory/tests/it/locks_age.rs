@@ -120,7 +120,10 @@ async fn the_lock_of_a_prepared_transaction_is_not_called_young() {
     let prepare = "BEGIN; SELECT pg_advisory_xact_lock(5); PREPARE TRANSACTION 'age-1'";
     drop(holder(&db, "job", prepare).await);
     let said = locks(&db, &["--older-than", "1h"]).await;
-    assert_unknown(&said, "a prepared transaction does not tell when it began");
+    assert_unknown(
+        &said,
+        "the server does not record when a prepared transaction began",
+    );
     db.run("ROLLBACK PREPARED 'age-1'").await;
 }
 
