@@ -166,11 +166,8 @@ fn write_text(text: &mut String, finding: &Finding) {
 
 fn to_json(finding: &Finding) -> Value {
     let places: Vec<&String> = finding.places.iter().map(|at| &at.text).collect();
-    let sites: Vec<&Value> = finding
-        .places
-        .iter()
-        .filter_map(|at| at.site.as_ref())
-        .collect();
+    let sites = finding.places.iter().filter_map(|at| at.site.as_ref());
+    let sites: Vec<&Value> = sites.collect();
     json!({
         "kind": finding.kind,
         "message": finding.message,

@@ -278,10 +278,8 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
             add("values may not be distinguishable".to_owned(), reason);
         }
         if let Some(reason) = &site.allow_redundant {
-            add(
-                "a constraint can say a rule on its columns".to_owned(),
-                reason,
-            );
+            let what = "a constraint can say a rule on its columns";
+            add(what.to_owned(), reason);
         }
     }
     if !rows.is_empty() {

@@ -292,12 +292,9 @@ impl Queue {
                 summary.attempts = Some((from.min(fewest), to.max(most)));
             }
             let is_claimed = matches!(state, State::Running | State::Expired);
-            let worker = count
-                .worker
-                .filter(|worker| is_claimed && !worker.is_empty());
-            summary
-                .workers
-                .extend(worker.map(|worker| (worker, count.rows)));
+            let worker = count.worker.filter(|it| is_claimed && !it.is_empty());
+            let worker = worker.map(|worker| (worker, count.rows));
+            summary.workers.extend(worker);
         }
     }
 
@@ -383,10 +380,8 @@ fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
 
 fn cells(state: State, summary: &Summary) -> [String; 5] {
     let attempts = summary.attempts.filter(|_| state != State::Done);
-    let all = summary.workers.iter();
-    let workers = all
-        .take(WORKERS)
-        .map(|(name, rows)| format!("{} ({rows})", one_line(name)));
+    let workers = summary.workers.iter().take(WORKERS);
+    let workers = workers.map(|(name, rows)| format!("{} ({rows})", one_line(name)));
     let more = summary.workers.len().checked_sub(WORKERS + 1);
     let more = more.map(|more| format!("and {} more", more + 1));
     [

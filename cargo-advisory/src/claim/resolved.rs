@@ -158,16 +158,14 @@ fn only_schema(columns: &[Column], wanted: &JobTable) -> Result<String, Failure>
     let name = wanted.label();
     let mut schemas: Vec<&str> = columns.iter().map(|column| &*column.schema).collect();
     schemas.dedup();
-    let has = |schema: &str, name| {
-        columns
-            .iter()
-            .any(|it| it.schema == schema && it.name == name)
-    };
     let has_columns = |schema: &&str| {
-        let mut names = REQUIRED
-            .iter()
-            .filter_map(|argument| wanted.column(argument));
-        names.all(|name| has(schema, name))
+        let has = |name| {
+            columns
+                .iter()
+                .any(|it| it.schema == *schema && it.name == name)
+        };
+        let names = REQUIRED.map(|argument| wanted.column(argument));
+        names.into_iter().flatten().all(has)
     };
     let mut others = schemas.into_iter().filter(has_columns);
     match (others.next(), others.next(), columns.first()) {

@@ -12,7 +12,7 @@ use crate::database::{cell, identifier, rows};
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::text::{one_line, plural};
+use crate::text::{joined, one_line, plural};
 
 /// The columns of the migration's table, ordered by name.
 const COLUMNS: &str =
@@ -86,19 +86,16 @@ pub(super) async fn lease_table(
 /// A query for the columns of the table, four rights on it, the cache of the sequence, and a right
 /// on that.
 fn question(name: &str) -> String {
-    let right = |right: &str| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
+    let right = |right| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
+    let rights = joined(["SELECT", "INSERT", "UPDATE", "DELETE"].map(right), ", ");
     format!(
         "SELECT (SELECT string_agg(a.attname::text, ',' ORDER BY a.attname::text) \
          FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
-         AND a.attnum > 0 AND NOT a.attisdropped), {}, {}, {}, {}, s.seqcache, \
+         AND a.attnum > 0 AND NOT a.attisdropped), {rights}, s.seqcache, \
          has_sequence_privilege(s.seqrelid, 'USAGE'::text) \
          FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_sequence AS s \
          ON s.seqrelid = to_regclass('{name}_token')::oid \
-         WHERE c.oid = to_regclass('{name}')::oid",
-        right("SELECT"),
-        right("INSERT"),
-        right("UPDATE"),
-        right("DELETE")
+         WHERE c.oid = to_regclass('{name}')::oid"
     )
 }
 

@@ -45,19 +45,15 @@ impl Wanted {
             let hash = is_hash.then(|| Self::Hash(text.to_owned()));
             return Ok([number_itself].into_iter().chain(hash).collect());
         }
-        let pair = text
-            .trim()
-            .strip_prefix('(')
-            .and_then(|rest| rest.strip_suffix(')'));
+        let pair = text.trim().strip_prefix('(');
+        let pair = pair.and_then(|rest| rest.strip_suffix(')'));
         if let Some((first, second)) = pair.and_then(|pair| pair.split_once(','))
             && let (Ok(first), Ok(second)) = (first.trim().parse(), second.trim().parse())
         {
             return Ok(vec![Self::Key(Key::IntInt(first, second))]);
         }
-        let digits = text
-            .trim_start_matches("\\x")
-            .trim_end_matches('…')
-            .to_lowercase();
+        let digits = text.trim_start_matches("\\x").trim_end_matches('…');
+        let digits = digits.to_lowercase();
         if digits.len() >= SHORTEST_HASH && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
             return Ok(vec![Self::Hash(digits)]);
         }

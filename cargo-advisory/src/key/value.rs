@@ -73,23 +73,10 @@ fn of_shape(value: &str, shape: Shape) -> Option<String> {
 }
 
 fn uuid(value: &str) -> Option<String> {
-    let digits: String = value
-        .chars()
-        .filter(|letter| !"-{}".contains(*letter))
-        .collect();
-    let is_uuid = digits.len() == 32 && digits.chars().all(|digit| digit.is_ascii_hexdigit());
-    let text = digits.to_lowercase();
-    let part = |from: usize, to: usize| &text[from..to];
-    is_uuid.then(|| {
-        [
-            part(0, 8),
-            part(8, 12),
-            part(12, 16),
-            part(16, 20),
-            part(20, 32),
-        ]
-        .join("-")
-    })
+    let text = value.replace(['-', '{', '}'], "").to_lowercase();
+    let is_uuid = text.len() == 32 && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    let parts = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)];
+    is_uuid.then(|| parts.map(|(from, to)| &text[from..to]).join("-"))
 }
 
 fn date(value: &str) -> Option<String> {

@@ -165,11 +165,8 @@ impl<'l> Tree<'l> {
         let Some(backend) = self.locks.backend(pid) else {
             return;
         };
-        let Some(kind) = backend
-            .waits_for
-            .as_deref()
-            .filter(|kind| *kind != "advisory")
-        else {
+        let kind = backend.waits_for.as_deref();
+        let Some(kind) = kind.filter(|kind| *kind != "advisory") else {
             return;
         };
         for pid in backend.blocked_by.iter().copied() {

@@ -89,27 +89,23 @@ fn wait(record: &Record) -> Option<Event> {
     let waited = rest.rsplit_once(" after ")?.1.strip_suffix(" ms")?;
     let waited: f64 = waited.parse().ok()?;
     let waited = Duration::try_from_secs_f64(waited / 1_000.0).ok()?;
-    let is_over = act.starts_with("acquired ");
-    let holders = holders(&record.detail);
-    let wait = Wait {
+    let event = if act.starts_with("acquired ") {
+        Event::Acquired
+    } else {
+        Event::Waiting
+    };
+    Some(event(Wait {
         pid,
         lock,
         waited,
-        holders,
-    };
-    Some(if is_over {
-        Event::Acquired(wait)
-    } else {
-        Event::Waiting(wait)
-    })
+        holders: holders(&record.detail),
+    }))
 }
 
 /// `Process holding the lock: 13547. Wait queue: 13595.`, or `Processes holding the lock: 1, 2. …`
 fn holders(detail: &str) -> Vec<i32> {
-    let holders = detail
-        .split_once("holding the lock: ")
-        .map(|(_, rest)| rest);
-    let holders = holders.and_then(|rest| rest.split('.').next());
+    let after = detail.split_once("holding the lock: ");
+    let holders = after.and_then(|(_, rest)| rest.split('.').next());
     let holders = holders.unwrap_or_default().split(", ");
     holders.filter_map(|pid| pid.parse().ok()).collect()
 }

@@ -61,12 +61,9 @@ fn at(time: Option<&Time>) -> String {
 }
 
 fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
-    let time = |time: Duration| {
-        if time.is_zero() {
-            String::new()
-        } else {
-            short(time)
-        }
+    let time = |time: Duration| match time {
+        Duration::ZERO => String::new(),
+        time => short(time),
     };
     let count = |count: usize| match count {
         0 => String::new(),
@@ -74,10 +71,8 @@ fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
     };
     let mut holders: Vec<(&i32, &usize)> = of_it.holders.iter().collect();
     holders.sort_by_key(|(_, waits)| std::cmp::Reverse(**waits));
-    let held_by = holders
-        .iter()
-        .take(HOLDERS)
-        .map(|(pid, _)| process(waits, **pid));
+    let held_by = holders.iter().take(HOLDERS);
+    let held_by = held_by.map(|(pid, _)| process(waits, **pid));
     let more = holders.len().checked_sub(HOLDERS + 1);
     let more = more.map(|more| format!("{} more", more + 1));
     [
@@ -116,11 +111,8 @@ fn process(waits: &Waits, pid: i32) -> String {
 }
 
 fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
-    let at = deadlock
-        .time
-        .as_ref()
-        .map(|time| format!(" at {}", at(Some(time))));
-    let at = at.unwrap_or_default();
+    let time = deadlock.time.as_ref();
+    let at = time.map_or_else(String::new, |time| format!(" at {}", at(Some(time))));
     let mut text = format!("{BOLD}deadlock{at}{BOLD:#}\n");
     for wait in &deadlock.waits {
         let target = match wait.lock {
