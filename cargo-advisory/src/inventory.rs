@@ -117,9 +117,8 @@ impl Key<'_> {
 
     /// Returns whether its number, or the second half of a pair, is derived from a pattern.
     pub(crate) fn is_derived(&self) -> bool {
-        self.known
-            .as_ref()
-            .is_some_and(|known| known.derived().is_some())
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.derived().is_some())
     }
 
     /// The two numbers of a pair, as far as they are known before run time.

@@ -270,10 +270,8 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
         let _ = writeln!(text, "<p>{}</p>", escaped(purpose));
     }
     let sites = lock.sites.iter();
-    let written: BTreeSet<&str> = sites
-        .flat_map(|site| keys(site))
-        .map(|key| key.written)
-        .collect();
+    let keys = sites.flat_map(|site| keys(site));
+    let written: BTreeSet<&str> = keys.map(|key| key.written).collect();
     let held = |site: &Record| {
         let held = match (site.scope.as_str(), site.mode.as_str()) {
             ("none", _) => return None,

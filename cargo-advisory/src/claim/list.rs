@@ -301,9 +301,8 @@ impl Queue {
     fn text(&self, width: Option<usize>) -> String {
         let mut text = format!("{BOLD}{}{BOLD:#}\n", self.name);
         let rows = self.states.iter();
-        let rows: Vec<[String; 5]> = rows
-            .map(|(state, summary)| cells(*state, summary))
-            .collect();
+        let rows = rows.map(|(state, summary)| cells(*state, summary));
+        let rows: Vec<[String; 5]> = rows.collect();
         if rows.is_empty() && self.unread.is_empty() {
             text.push_str("no rows\n");
         } else {

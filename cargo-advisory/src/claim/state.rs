@@ -159,14 +159,10 @@ impl Rows {
                     joined(table.key.iter().map(|(name, _)| name), ",")
                 );
             }
-            let columns = table
-                .key
-                .iter()
-                .zip(values)
-                .map(|((name, sql_type), value)| {
-                    let (nth, column) = (self.bind(value), quoted(name));
-                    format!("{column} = ${nth}::{sql_type}")
-                });
+            let columns = table.key.iter().zip(values);
+            let columns = columns.map(|((name, sql_type), value)| {
+                format!("{} = ${}::{sql_type}", quoted(name), self.bind(value))
+            });
             let all = joined(columns, " AND ");
             any.push(format!("({all})"));
         }

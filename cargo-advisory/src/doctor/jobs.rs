@@ -170,10 +170,8 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
         if there.iter().any(is_usable) {
             continue;
         }
-        let what = if there
-            .iter()
-            .any(|index| index.name == *name && !index.is_valid)
-        {
+        let is_invalid = |index: &Index| index.name == *name && !index.is_valid;
+        let what = if there.iter().any(is_invalid) {
             format!(
                 "the index `{}` of `{label}` is invalid: its creation has failed, so drop it first",
                 one_line(name)
@@ -189,10 +187,8 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
     }
     for index in there {
         let is_needed = needed.iter().any(|(name, _)| *name == index.name);
-        let hash = index
-            .name
-            .rsplit_once("_claim_")
-            .map(|(_, hash)| hash.as_bytes());
+        let hash = index.name.rsplit_once("_claim_");
+        let hash = hash.map(|(_, hash)| hash.as_bytes());
         let is_ours = |hash: &[u8]| hash.len() == 8 && hash.iter().all(u8::is_ascii_hexdigit);
         if hash.is_some_and(is_ours) && !is_needed {
             let what = format!(

@@ -84,10 +84,8 @@ impl Tables {
             in_backticks(unlogged.iter().map(|table| &table.name)),
             if unlogged.len() == 1 { "is" } else { "are" }
         );
-        let fixes = unlogged
-            .iter()
-            .map(|it| format!("ALTER TABLE {} SET LOGGED;", it.name));
-        Diagnosis::new(name, Level::Problem, message).fixes(fixes)
+        let fix = |table: &&Known| format!("ALTER TABLE {} SET LOGGED;", table.name);
+        Diagnosis::new(name, Level::Problem, message).fixes(unlogged.iter().map(fix))
     }
 
     /// The answer if nothing is wrong, with the names of the tables.

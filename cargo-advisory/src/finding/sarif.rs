@@ -53,10 +53,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-');
 
 pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
-    let rules: Vec<Value> = RULES
-        .iter()
-        .map(|(kind, means)| rule(kind, means))
-        .collect();
+    let rules = RULES.map(|(kind, means)| rule(kind, means));
     let results: Vec<Value> = findings.iter().map(|found| result(found, root)).collect();
     json::pretty(&json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
