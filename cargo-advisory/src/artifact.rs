@@ -1,4 +1,5 @@
 //! The lock sites and claims in a file.
+//!
 //! Nothing is run: the records are flat bytes in a separate section. The file can contain anything.
 
 use std::path::Path;
@@ -33,7 +34,7 @@ impl Records {
 }
 
 enum ReadError {
-    /// Bytes that start like a record are not one.
+    /// Bytes start like a record, but are not one.
     Record(RecordError),
     /// The file breaks the rules of its format.
     Damaged(object::Error),
@@ -86,12 +87,12 @@ fn records(bytes: &[u8]) -> Result<Records, ReadError> {
     Ok(found)
 }
 
-/// Reads the records' sections; returns whether the file has sections, so that there are no records
-/// elsewhere.
+/// Reads the sections of records. Returns `true` if the file has sections, so that no records are
+/// outside of them.
 fn sections(bytes: &[u8], depth: u8, found: &mut Records) -> Result<bool, ReadError> {
     let kind = FileKind::parse(bytes).map_err(|_| ReadError::NotAProgram)?;
     match kind {
-        // Compilers do not put archives into archives.
+        // Compilers put no archive into an archive.
         FileKind::Archive if depth == 0 => members(bytes, found),
         FileKind::MachOFat32 if depth == 0 => {
             slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found)

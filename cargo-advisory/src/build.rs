@@ -12,7 +12,7 @@ use crate::inventory::Inventory;
 use crate::selection::Selection;
 use crate::{finding, json, screen};
 
-/// Runs `cargo build`, writes `<artifact>.advisory.json` beside each artifact, and fails if locks
+/// Runs `cargo build`, writes `<artifact>.advisory.json` next to each artifact, and fails if locks
 /// can collide
 #[derive(Args)]
 #[command(after_help = CODES)]
@@ -24,14 +24,14 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns whether no two locks can collide.
+    /// Returns `true` if no two locks can collide.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let files = self.selection.build()?;
         for file in files.iter().filter(|file| is_final(file)) {
-            let inventory = Inventory::read(std::slice::from_ref(file))?;
+            let inventory = Inventory::read(std::slice::from_ref(file), false)?;
             screen::write(Some(&inventory_path(file)), &json::write(&inventory))?;
         }
-        let inventory = Inventory::read(&files)?;
+        let inventory = Inventory::read(&files, false)?;
         let findings = collisions::within(&inventory)?;
         let text = || finding::text(&findings, &inventory.summary());
         if self.answer.format == Format::Json || self.answer.output.is_file() {

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::failure::{Failure, bail};
 
-/// Builds, with cargo's messages on the standard error, and gives the artifacts that can contain
-/// lock sites.
+/// Builds, with cargo's messages on the standard error. Returns the artifacts that can contain lock
+/// sites.
 pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let color = match ColorChoice::global() {
@@ -55,7 +55,7 @@ fn artifacts(message: &Value) -> Vec<PathBuf> {
     }
     let files = message["filenames"].as_array().into_iter().flatten();
     let files = files.chain(Some(&message["executable"]));
-    // Metadata, debug information and import libraries contain no more lock sites than their
+    // Metadata, debug information and import libraries have no other lock sites than their
     // artifact.
     let others = ["rmeta", "d", "pdb", "dwp", "dSYM", "exp"].map(OsStr::new);
     let files = files.filter_map(Value::as_str).map(PathBuf::from);

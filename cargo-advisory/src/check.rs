@@ -22,8 +22,8 @@ use crate::{finding, json};
 
 /// Fails if locks can collide, or differ from a document, a release or a database
 ///
-/// Builds the selection, or reads the given artifacts, and compares every two lock sites across all
-/// crates: they must be one lock on purpose, or never share a key.
+/// Builds the selection, or reads the given artifacts, and compares each lock site with each other
+/// one across all crates: two sites must be one lock on purpose, or never share a key.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -44,12 +44,12 @@ pub(crate) struct Arguments {
     /// because a lock's key has changed, or a claim's columns
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// The name of a lock, the path of its function, or that of a claim's row, which changes on
+    /// The name of a lock, the path of its function, or the path of a claim's row that changes on
     /// purpose
     #[arg(long, value_name = "NAME", requires = "against")]
     allow_key_change: Vec<String>,
     /// A database: fails if a guarded table has no trigger for its lock, or one that computes
-    /// another key; advises where a constraint could say the rule, or an index is missing
+    /// another key; advises a constraint that could enforce the rule, or an index that is missing
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
     /// For how many keys the registry document gives the odds of a collision
@@ -70,7 +70,7 @@ enum Format {
 }
 
 impl Arguments {
-    /// Returns whether nothing was found but advice.
+    /// Returns `true` if nothing was found but advice.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let inventory = self.artifacts.inventory_to_check()?;
         let mut findings = collisions::within(&inventory)?;

@@ -1,7 +1,8 @@
-//! The queue of a program: its rows by state, one row, and what to do with rows that failed or
-//! hang: `cargo advisory claim`.
-//! `jobs` reads and writes rows, `resolved` finds the tables in the database, `state` has what
-//! decides about a row, `list` and `show` read, and `change` writes.
+//! Shows the rows of a program's job tables by state, and changes rows that failed or hang:
+//! `cargo advisory claim`.
+//!
+//! `resolved` finds a table in the database, and `state` selects its rows. `list` and `show` read
+//! them, and `change` writes them, both through `jobs`.
 
 mod change;
 mod jobs;
@@ -24,11 +25,12 @@ use resolved::Resolved;
 
 /// Shows the rows that workers claim, by state, and runs, cancels, frees or deletes them
 ///
-/// The tables are those of the program's claims, from `--artifact` or `--inventory`, or the one of
-/// `--table`, with the columns of `#[claim(run_at, attempts)]` or those that the options name.
+/// The tables are those of the program's claims, from `--artifact` or `--inventory`. Without these,
+/// `--table` names one, with the columns of `#[claim(run_at, attempts)]` or those that the options
+/// name.
 ///
-/// `list` and `show` change nothing. The others say how many rows they change, and ask; `--yes`
-/// answers.
+/// `list` and `show` change nothing. The others print the number of rows that they change, and ask
+/// for confirmation, unless `--yes` is given.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = CODES)]
 pub(crate) struct Arguments {
@@ -62,7 +64,7 @@ enum Action {
 }
 
 impl Arguments {
-    /// Returns `false` if nothing was changed, or shown.
+    /// Returns `false` if nothing was changed, or if there is no row to show.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let tables = self.tables()?;
         let address = self.database_url.find()?;
@@ -111,7 +113,7 @@ impl Arguments {
     }
 }
 
-/// The only table: what changes rows is about one.
+/// The only table, because rows of only one can be changed.
 fn only(tables: &[JobTable]) -> Result<&JobTable, Failure> {
     if let [table] = tables {
         return Ok(table);

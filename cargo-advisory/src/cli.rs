@@ -4,18 +4,20 @@
 //! replace the subcommand's own.
 
 use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use advisory_runtime::lease::Table;
 use anstream::ColorChoice;
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::failure::Failure;
-use crate::screen;
+use crate::failure::{Failure, bail};
+use crate::{duration, screen};
 
 pub(crate) const NAME: &str = "cargo-advisory";
 
-/// The end of the help of each subcommand that finds something.
+/// The end of the help of each subcommand that can find something.
 pub(crate) const CODES: &str = "\
 Exit codes:
     0  nothing was found
@@ -82,6 +84,51 @@ impl Output {
     }
 }
 
+// The refreshes of a view.
+#[derive(Args)]
+pub(crate) struct Watch {
+    /// Refreshes until Ctrl-C
+    #[arg(long, conflicts_with = "output")]
+    watch: bool,
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "watch", help = "How often `--watch` refreshes [default: 2s]")]
+    interval: Option<Duration>,
+}
+
+impl Watch {
+    /// The interval of `--watch`, which is at least `shortest`: reading must not be all that the
+    /// server does. `None` without `--watch`.
+    pub(crate) fn every(&self, shortest: Duration) -> Option<Duration> {
+        let interval = self.interval.unwrap_or(Duration::from_secs(2));
+        self.watch.then_some(interval.max(shortest))
+    }
+}
+
+// The confirmation of a change.
+#[derive(Args)]
+pub(crate) struct Confirmation {
+    /// Does not ask for confirmation
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+impl Confirmation {
+    /// Asks on the terminal, unless `--yes` is given. Any other answer than yes means `false`.
+    pub(crate) fn is_given(&self, question: &str) -> Result<bool, Failure> {
+        if self.yes {
+            return Ok(true);
+        }
+        if !io::stdin().is_terminal() {
+            bail!("cannot ask for confirmation without a terminal: write `--yes`");
+        }
+        screen::note(&format!("{question}? [y/N] "));
+        let mut answer = String::new();
+        if let Err(error) = io::stdin().lock().read_line(&mut answer) {
+            bail!("standard input: {error}");
+        }
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+}
+
 pub(crate) const LEASE_TABLE: &str =
     "The lease table [default: public.advisory_lease, if it exists]";
 
@@ -89,8 +136,8 @@ pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
     Ok(name.map_or(Ok(Table::new()), |name| Table::new().named(name))?)
 }
 
-/// Decides about colours before the command line is parsed, because its errors and its help have
-/// some: `--color`, else `CARGO_TERM_COLOR` as in cargo, else what the terminal and `NO_COLOR` say.
+/// Chooses colours before the command line is parsed, because its errors and its help have some:
+/// `--color`, or else `CARGO_TERM_COLOR` as in cargo, or else what the terminal and `NO_COLOR` say.
 pub(crate) fn choose_colors(words: &[OsString]) {
     let mut words = words.iter().filter_map(|word| word.to_str());
     let mut given = None;

@@ -1,51 +1,58 @@
 //! Aligns rows of cells in columns.
 //!
 //! Each column is as wide as its widest cell. On a narrow terminal the widest columns shrink, and
-//! their cells continue in the next line, so that nothing is cut off.
+//! their cells continue in the next line, so that nothing is cut off. If the terminal is too narrow
+//! for that, each row is a paragraph.
 
 use std::fmt::Write;
 
 use anstyle::Style;
 
-use crate::display_width::{self, clusters};
+use crate::display_width::{self, clusters, wrapped};
 use crate::screen::BOLD;
+use crate::text::joined;
 
 const GAP: usize = 2;
 
 pub(crate) struct Columns<const N: usize> {
-    pub(crate) heads: [&'static str; N],
+    /// Separated by ` | `.
+    pub(crate) heads: &'static str,
     pub(crate) styles: [Style; N],
-    /// A column is at least as wide as this, because less is unreadable.
+    /// The least width of a column. Less is unreadable.
     pub(crate) narrowest: usize,
 }
 
 impl<const N: usize> Columns<N> {
-    /// Writes a line of heads and the rows; `None` if the terminal is too narrow.
-    pub(crate) fn draw(&self, rows: &[[String; N]], width: Option<usize>) -> Option<String> {
-        let widths = self.fit(rows, width)?;
+    /// Writes a line of heads and the rows; nothing without rows.
+    pub(crate) fn draw(&self, rows: &[[String; N]], width: Option<usize>) -> String {
         let mut text = String::new();
-        let heads = self.heads.map(str::to_owned);
-        line(&mut text, &heads, widths, [BOLD; N]);
+        if rows.is_empty() {
+            return text;
+        }
+        let Some(widths) = self.fit(rows, width) else {
+            rows.iter().for_each(|row| self.paragraph(&mut text, row));
+            return wrapped(&text, width);
+        };
+        line(&mut text, &self.heads(), widths, [BOLD; N]);
         for row in rows {
             line(&mut text, row, widths, self.styles);
         }
-        Some(text)
+        text
     }
 
-    /// Like [`draw`](Self::draw), but ignores the width if the terminal is too narrow.
-    pub(crate) fn draw_whole(&self, rows: &[[String; N]], width: Option<usize>) -> String {
-        let drawn = self.draw(rows, width).or_else(|| self.draw(rows, None));
-        drawn.unwrap_or_default()
+    fn heads(&self) -> [String; N] {
+        let mut heads = self.heads.split(" | ");
+        std::array::from_fn(|_| heads.next().unwrap_or_default().to_owned())
     }
 
-    /// Like [`draw`](Self::draw), but each row is one line if the terminal is too narrow.
-    pub(crate) fn draw_or_lines(&self, rows: &[[String; N]], width: Option<usize>) -> String {
-        self.draw(rows, width).unwrap_or_else(|| {
-            let lines = rows
-                .iter()
-                .map(|row| format!("{}\n", row.join(" ").trim_end()));
-            lines.collect()
-        })
+    /// The first cell, and below it the other cells with their heads.
+    fn paragraph(&self, text: &mut String, row: &[String; N]) {
+        let first = self.styles[0];
+        let _ = writeln!(text, "{first}{}{first:#}", row[0]);
+        let cells = self.heads.split(" | ").zip(row).skip(1);
+        let cells = cells.filter(|(_, cell)| !cell.is_empty());
+        let cells = cells.map(|(head, cell)| format!("{} {cell}", head.to_lowercase()));
+        let _ = writeln!(text, "    {}", joined(cells, ", "));
     }
 
     pub(crate) fn width(&self, rows: &[[String; N]]) -> usize {
@@ -53,10 +60,10 @@ impl<const N: usize> Columns<N> {
             .map_or(0, |widths| total_width(&widths))
     }
 
-    /// The columns' widths: those of their cells, or less on a narrow terminal; `None` if it is too
-    /// narrow.
+    /// The widths of the columns: those of their cells, or less on a narrow terminal. `None` if the
+    /// terminal is too narrow.
     fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
-        let mut widths = self.heads.map(display_width::of);
+        let mut widths = self.heads().map(|head| display_width::of(&head));
         for row in rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(display_width::of(cell));
@@ -106,7 +113,7 @@ fn line<const N: usize>(
                 let _ = write!(text, "{:padding$}{style}{part}{style:#}", "");
                 padding = 0;
             }
-            // A wide character is shown whole, also where a column is narrower.
+            // A wide character is shown whole even if its column is narrower.
             padding += (width + GAP).saturating_sub(display_width::of(part));
         }
         text.push('\n');
@@ -152,7 +159,7 @@ mod tests {
     use crate::screen::PLAIN;
 
     #[test]
-    fn cells_are_cut_behind_separators() {
+    fn cells_are_cut_after_separators() {
         assert_eq!(
             wrap("src/booking_repository.rs:23", 20),
             ["src/booking_", "repository.rs:23"]
@@ -173,14 +180,14 @@ mod tests {
     #[test]
     fn columns_begin_in_the_same_cell_of_each_line() {
         let grid = Columns {
-            heads: ["KEY", "PLACE"],
+            heads: "KEY | PLACE",
             styles: [PLAIN; 2],
             narrowest: 4,
         };
         let keys = ["予約", "Ame\u{301}lie", "📅", "booking"];
         let rows = keys.map(|key| [key.to_owned(), "#here".to_owned()]);
         for width in [None, Some(12), Some(11)] {
-            let drawn = grid.draw(&rows, width).unwrap();
+            let drawn = grid.draw(&rows, width);
             let drawn = anstream::adapter::strip_str(&drawn).to_string();
             let before = |line: &str| Some(display_width::of(line.split_once('#')?.0));
             let starts: BTreeSet<usize> = drawn.lines().filter_map(before).collect();

@@ -1,4 +1,4 @@
-//! The command line, and its subcommands: each is in the file that runs it.
+//! The command line. Each subcommand is in the file that runs it.
 
 mod completions;
 mod manual;
@@ -60,7 +60,7 @@ enum Subcommand {
     Manual(manual::Arguments),
 }
 
-/// Runs the subcommand that the words name; returns whether it found nothing wrong. Wrong use ends
+/// Runs the subcommand that the words name. Returns `false` if it found something. Wrong use ends
 /// the process.
 pub(crate) fn run(words: &[OsString]) -> Result<bool, Failure> {
     cli::choose_colors(words);
@@ -83,8 +83,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<bool, Failure> {
     }
 }
 
-/// Describes the part of the command line after `cargo`, which shells complete under the name
-/// `cargo-advisory`.
+/// The command line after `cargo`. Shells complete it under the name `cargo-advisory`.
 fn advisory() -> Command {
     Advisory::augment_args(Command::new(NAME))
 }

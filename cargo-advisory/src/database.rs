@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::screen::{self, ERROR};
 use crate::text::controls_terminal;
 
-/// Connects, runs the work, and disconnects.
+/// Connects, runs `work`, and disconnects.
 pub(crate) fn with<C: Connection, T>(
     address: &str,
     work: impl AsyncFnOnce(&mut C) -> Result<T, Failure>,
@@ -36,8 +36,8 @@ pub(crate) fn with<C: Connection, T>(
     })
 }
 
-/// Prints what `read` gives at each interval, until Ctrl-C, or until the output is closed. A failure
-/// after the first connection is shown and retried: a server that fails over comes back.
+/// Prints the result of `read` at each interval, until Ctrl-C, or until the output is closed. Once
+/// it has connected, it reports a failure and tries again, because a server can fail over.
 pub(crate) fn watch<C: Connection>(
     address: &str,
     every: Duration,
@@ -79,7 +79,7 @@ pub(crate) fn watch<C: Connection>(
     })
 }
 
-/// Runs a future that uses a database, on this thread.
+/// Runs a future that uses a database on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -88,7 +88,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
         .block_on(work)
 }
 
-/// Waits for Ctrl-C, or until the other end of the standard output is gone.
+/// Waits for Ctrl-C, or until nobody reads the standard output.
 pub(crate) async fn ended() {
     let closed = async {
         let mut ticks = interval(CHECK_OUTPUT);
@@ -99,10 +99,11 @@ pub(crate) async fn ended() {
     drop(unless(pin!(closed), tokio::signal::ctrl_c()).await);
 }
 
-/// The interval at which the output is checked: a view that nobody sees must not load the server.
+/// The interval at which the output is checked, because a view that nobody sees must not load the
+/// server.
 const CHECK_OUTPUT: Duration = Duration::from_millis(250);
 
-/// Runs the work; `None` if the end comes first.
+/// Runs `work`; `None` if `end` completes first.
 pub(crate) async fn unless<T>(
     mut end: Pin<&mut impl Future<Output = ()>>,
     work: impl Future<Output = T>,
@@ -115,7 +116,8 @@ pub(crate) async fn unless<T>(
     .await
 }
 
-/// A name as an SQL identifier, quoted if necessary, in which nothing controls a terminal.
+/// A name as an SQL identifier, in quotes if necessary, and without characters that control a
+/// terminal.
 pub(crate) fn identifier(name: &str) -> String {
     let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
     let is_plain = name.starts_with(is_letter)
@@ -128,8 +130,8 @@ pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The key words that PostgreSQL reserves, or takes as a function's or a type's name only, up to
-/// version 18.
+/// The keywords that PostgreSQL up to version 18 reserves, or accepts only as the name of a
+/// function or a type.
 const RESERVED: &str = "\
     all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column \
     concurrently constraint create cross current_catalog current_date current_role current_schema current_time \
@@ -139,7 +141,7 @@ const RESERVED: &str = "\
     right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user \
     using variadic verbose when where window with";
 
-/// Connects, gives the rows of a query that has nothing to bind, and disconnects.
+/// Connects, runs a query that has nothing to bind, and disconnects.
 pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
     with(address, async |queries: &mut Queries| {
         let answer = with_timeout(queries.client.simple_query(query)).await??;
@@ -147,7 +149,7 @@ pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>, F
     })
 }
 
-/// The rows of a query that has nothing to bind, in plain SQL that is qualified here.
+/// The rows of a query in plain SQL that has nothing to bind.
 pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
     let answer = with_timeout(client.simple_query(&qualify(query))).await??;
     Ok(only_rows(answer))
@@ -165,12 +167,13 @@ pub(crate) fn cell(rows: &[SimpleQueryRow], at: usize) -> Option<&str> {
     rows.first()?.get(at)
 }
 
+/// The rows of a query in plain SQL, each as a value.
 pub(crate) async fn query_as<T>(
     client: &Client,
     query: &str,
     binds: &[&(dyn ToSql + Sync)],
     of: impl FnMut(&Row) -> Result<T, tokio_postgres::Error>,
 ) -> Result<Vec<T>, Failure> {
-    let rows = with_timeout(client.query(query, binds)).await??;
+    let rows = with_timeout(client.query(&qualify(query), binds)).await??;
     Ok(rows.iter().map(of).collect::<Result<_, _>>()?)
 }

@@ -1,8 +1,8 @@
-//! Finds the declared lock of a site with an expression as its key, such as `RoomNight { room,
-//! night }`.
+//! Finds the declared lock of a site with an expression as its key, such as
+//! `RoomNight { room, night }`.
 //!
-//! The expression's type is not known here, but the expression contains its name. The lock is not
-//! found if two locks have that name, or if the expression names several locks or none.
+//! The type of the expression is not known here, but the expression contains its name. The lock is
+//! not found if two locks have this name, or if the expression names several locks or none.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ impl<'a> DeclaredLocks<'a> {
         Self(names)
     }
 
-    /// Gives the declared lock that the key's expression names, and that lock's key in the scope of
-    /// the expression's site.
+    /// Returns the declared lock that a key's expression names, and the key of this lock in the
+    /// scope of the site.
     pub(crate) fn key(&self, expression: &Key<'_>) -> Option<(&'a Record, Key<'a>)> {
         if expression.known.is_some() {
             return None;

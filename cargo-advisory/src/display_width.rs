@@ -9,21 +9,21 @@ pub(crate) fn of(text: &str) -> usize {
     clusters(text).map(|(_, width)| width).sum()
 }
 
-/// The parts of a text between which it can be cut, with their widths: a character with the marks
-/// that change it.
+/// The parts of a text between which it can be cut, with their widths. Each is a character with the
+/// marks that change it.
 pub(crate) fn clusters(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let (mut end, mut width) = (rest.chars().next()?.len_utf8(), 0);
         width += rest[..end].width();
         for next in rest[end..].chars() {
-            let behind = end + next.len_utf8();
+            let next_end = end + next.len_utf8();
             let alone = next.width().unwrap_or(0);
-            let together = rest[..behind].width();
+            let together = rest[..next_end].width();
             if alone > 0 && together == width + alone {
                 break;
             }
-            (end, width) = (behind, together);
+            (end, width) = (next_end, together);
         }
         let (cluster, tail) = rest.split_at(end);
         rest = tail;
@@ -48,7 +48,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     format!("{}…", text[..end].trim_end())
 }
 
-/// Continues each line that is wider than the screen in the next one, with the same indentation. A
+/// Continues each line that is wider than the screen in the next one, and keeps its indentation. A
 /// line in the style of a command stays whole, so that it can be copied.
 pub(crate) fn wrapped(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else {
@@ -81,7 +81,7 @@ pub(crate) fn wrapped(text: &str, width: Option<usize>) -> String {
     all
 }
 
-/// The words of a line; what is in backticks is one word, unless it is wider than the screen.
+/// The words of a line. A text in backticks is one word, unless it is wider than the screen.
 fn words(line: &str, width: usize) -> Vec<String> {
     let is_open = |text: &str| text.matches('`').count() % 2 == 1;
     let mut words: Vec<String> = Vec::new();
@@ -101,7 +101,7 @@ fn words(line: &str, width: usize) -> Vec<String> {
     words.into_iter().flat_map(whole).collect()
 }
 
-/// The lines of a terminal that a text on one line takes.
+/// The number of lines of a terminal that a line takes.
 pub(crate) fn height(line: &str, width: usize) -> usize {
     of(&plain(line)).div_ceil(width.max(1)).max(1)
 }

@@ -1,9 +1,9 @@
 //! `doctor`: what the settings of a server and a role mean for locks, and the statements that
 //! correct them.
 //!
-//! `facts` and `citus` ask the server, `engine`, `timeouts`, `server`, `replication`, `pooler`,
-//! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes it. Everything
-//! is asked in the simple protocol, so that it works through every pooler.
+//! `facts` and `citus` ask the server. `engine`, `timeouts`, `server`, `replication`, `pooler`,
+//! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes the result.
+//! All queries use the simple protocol, which works through every pooler.
 
 mod access;
 mod citus;
@@ -19,12 +19,10 @@ mod snapshots;
 mod tables;
 mod timeouts;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use advisory_runtime::lease::Table;
 use clap::Args;
-use tokio_postgres::Client;
 
 use crate::cli::{self, Answer, CODES, LEASE_TABLE};
 use crate::database::{Connection, DatabaseUrl, Queries, block_on, identifier};
@@ -36,9 +34,9 @@ use facts::Facts;
 
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What one setting, or one state of the server, means for locks.
-struct Finding {
-    /// Also the heading of the guide's page.
+/// What a setting, or a state of the server, means for locks.
+struct Diagnosis {
+    /// Also the heading on the guide's page.
     name: &'static str,
     level: Level,
     message: String,
@@ -50,14 +48,14 @@ struct Finding {
 enum Level {
     /// Locks fail, or stay.
     Problem,
-    /// Could be better.
+    /// It could be better.
     Advice,
-    /// This role does not see it.
+    /// This role cannot see it.
     Unknown,
     Fine,
 }
 
-impl Finding {
+impl Diagnosis {
     fn new(name: &'static str, level: Level, message: impl Into<String>) -> Self {
         Self {
             name,
@@ -85,9 +83,8 @@ impl Finding {
 /// Checks what the settings of a server and a role mean for locks, and prints the statements that
 /// correct them
 ///
-/// Asks the server, as the role in the URL, what each setting means for locks: fine, advice or a
-/// problem, with the statement that corrects it. Changes nothing. Exits with 1 if there is a
-/// problem.
+/// Connects as the role in the URL, and judges each setting: fine, advice or a problem, with the
+/// statement that corrects it. Changes nothing. Exits with 1 if there is a problem.
 ///
 /// With `--artifact` or `--inventory` it looks at the tables of the program's claims too.
 ///
@@ -155,7 +152,7 @@ impl Arguments {
         Ok(is_in_order)
     }
 
-    /// The job tables of the program that is named; `None` if none is.
+    /// The job tables of the program; `None` if no program is named.
     fn job_tables(&self) -> Result<Option<Vec<JobTable>>, Failure> {
         if !self.names.are_named() {
             return Ok(None);
@@ -167,61 +164,40 @@ impl Arguments {
         JobTable::of_inventory(&claims, None).map(Some)
     }
 
+    /// Judges the server. `most_keys` is the call of the program that can take the most locks.
     async fn examine(
         &self,
         address: &str,
         table: &Table,
         (jobs, most_keys): (Option<&[JobTable]>, Option<&(u64, String)>),
-    ) -> Result<(Facts, Vec<Finding>), Failure> {
+    ) -> Result<(Facts, Vec<Diagnosis>), Failure> {
         let (pooler, seen) = pooler::find(address).await?;
+        let seen = pooler.shares_sessions().then_some(&seen);
         let queries = Queries::open(address).await?;
-        let options = Options {
-            table,
-            jobs,
-            most_keys,
-            is_table_named: self.lease_table.is_some(),
-            idle: self.older_than.unwrap_or(IDLE),
-            seen: pooler.shares_sessions().then_some(&seen),
-        };
-        let (facts, mut findings) = examine(&queries.client, &options).await?;
-        findings.push(pooler::judge(&facts, &pooler));
-        Ok((facts, findings))
+        let client = &queries.client;
+        let facts = Facts::ask(client).await?;
+        let mut all = vec![server::version(&facts), server::standby(&facts)];
+        all.extend(timeouts::judge(&facts));
+        all.push(replication::judge(client).await?);
+        all.push(server::lock_table(client, &facts, most_keys).await?);
+        let is_named = self.lease_table.is_some();
+        all.push(access::lease_table(client, &facts, table, is_named).await?);
+        all.push(sequence::judge(client, &facts, table).await?);
+        let unseen = jobs::unseen(client, jobs.is_some()).await?;
+        let jobs = jobs.unwrap_or_default();
+        let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await?;
+        all.push(tables.row_security(&facts));
+        all.push(tables.unlogged());
+        all.push(jobs::job_tables(client, &facts, jobs, unseen.as_ref()).await?);
+        all.push(jobs::time_zone(client, &facts, jobs, unseen.as_ref()).await?);
+        all.push(snapshots::judge(client, &facts).await?);
+        all.push(access::live_view(&facts));
+        let idle = self.older_than.unwrap_or(IDLE);
+        all.push(access::idle_sessions(client, &facts, idle).await?);
+        all.push(access::stranded_locks(client, &facts, seen).await?);
+        all.push(pooler::judge(&facts, &pooler));
+        Ok((facts, all))
     }
-}
-
-struct Options<'o> {
-    table: &'o Table,
-    jobs: Option<&'o [JobTable]>,
-    /// The call of the program that can take the most locks.
-    most_keys: Option<&'o (u64, String)>,
-    is_table_named: bool,
-    /// How long a session may be idle in a transaction that holds a lock.
-    idle: Duration,
-    /// The sessions that this command had from a pooler that gives one to several clients.
-    seen: Option<&'o BTreeSet<i32>>,
-}
-
-async fn examine(client: &Client, options: &Options<'_>) -> Result<(Facts, Vec<Finding>), Failure> {
-    let table = options.table;
-    let facts = Facts::ask(client).await?;
-    let mut findings = vec![server::version(&facts), server::standby(&facts)];
-    findings.extend(timeouts::judge(&facts));
-    findings.push(replication::judge(client).await?);
-    findings.push(server::lock_table(client, &facts, options.most_keys).await?);
-    findings.push(access::lease_table(client, &facts, table, options.is_table_named).await?);
-    findings.push(sequence::judge(client, &facts, table).await?);
-    let jobs = options.jobs.unwrap_or_default();
-    let unseen = jobs::unseen(client, options.jobs.is_some()).await?;
-    let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await?;
-    findings.push(tables.row_security(&facts));
-    findings.push(tables.unlogged());
-    findings.push(jobs::job_tables(client, &facts, jobs, unseen.as_ref()).await?);
-    findings.push(jobs::time_zone(client, &facts, jobs, unseen.as_ref()).await?);
-    findings.push(snapshots::judge(client, &facts).await?);
-    findings.push(access::live_view(&facts));
-    findings.push(access::idle_sessions(client, &facts, options.idle).await?);
-    findings.push(access::stranded_locks(client, &facts, options.seen).await?);
-    Ok((facts, findings))
 }
 
 /// `ALTER ROLE app SET lock_timeout = '30s';`
@@ -230,12 +206,12 @@ fn alter_role(facts: &Facts, setting: &str, value: &str) -> String {
     format!("ALTER ROLE {role} SET {setting} = {value};")
 }
 
-/// For a role that does not see what other roles' sessions do.
+/// The statement for a role that does not see what other roles' sessions do.
 fn grant_monitor(facts: &Facts) -> String {
     format!("GRANT pg_monitor TO {};", identifier(&facts.role))
 }
 
-/// For what only the whole server has, or only a superuser sets.
+/// The statement for a setting of the whole server, or of superusers.
 fn alter_system(setting: &str, value: &str) -> String {
     format!("ALTER SYSTEM SET {setting} = {value};")
 }

@@ -1,4 +1,4 @@
-//! Reading and writing of durations.
+//! Reads and writes durations.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A finding of a check, written like rustc's messages or as JSON; below it, the forms that code
-//! hosts show at the lines of a change.
+//! The findings of a check, written like rustc's messages or as JSON. The submodules write them in
+//! the forms that code hosts show at the lines of a change.
 
 pub(crate) mod github;
 pub(crate) mod sarif;
@@ -28,7 +28,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// All that it says, for a viewer that has one text for each finding.
+    /// The whole finding, for a viewer that shows one text for each.
     fn in_lines(&self) -> String {
         let mut lines = vec![self.message.clone()];
         let places = self.places.iter();
@@ -38,8 +38,8 @@ impl Finding {
         printable(&lines.join("\n"))
     }
 
-    /// The line to show it at: that of the first place below the root, else the manifest's first,
-    /// because a code host shows nothing without a line. With it, the index of the place.
+    /// The line of the first place below the root, with the index of the place. Without one, the
+    /// first line of the manifest, because a code host shows nothing without a line.
     fn first_line(&self, root: &SourceRoot) -> (Located, Option<usize>) {
         let mut places = self.places.iter().enumerate();
         let located = places.find_map(|(at, place)| Some((root.locate(&place.line)?, Some(at))));
@@ -50,13 +50,13 @@ impl Finding {
 pub(crate) struct Place {
     pub(crate) text: String,
     site: Option<Value>,
-    /// The site's or claim's path in Rust; empty for a line of a document.
+    /// The path of the site or claim in Rust; empty for a line of a document.
     path: String,
     line: SourceLine,
 }
 
 impl Place {
-    /// A lock site; `role` is its part in the finding, `from` the file of its inventory, if it is
+    /// A lock site. `role` is its part in the finding. `from` is the file of its inventory if it is
     /// not the program's.
     pub(crate) fn site(site: &Record, from: Option<&Path>, role: &str) -> Self {
         let kind = match site.kind.as_str() {
@@ -78,7 +78,7 @@ impl Place {
         place
     }
 
-    /// A claim; `from` is the file of its inventory, if it is not the program's.
+    /// A claim. `from` is the file of its inventory if it is not the program's.
     pub(crate) fn claim(claim: &ClaimRecord, from: Option<&Path>) -> Self {
         let line = SourceLine::of_record(&claim.krate, &claim.file, claim.line, from);
         let at = (&*claim.krate, claim_line(claim));
@@ -166,11 +166,8 @@ fn write_text(text: &mut String, finding: &Finding) {
 
 fn to_json(finding: &Finding) -> Value {
     let places: Vec<&String> = finding.places.iter().map(|at| &at.text).collect();
-    let sites: Vec<&Value> = finding
-        .places
-        .iter()
-        .filter_map(|at| at.site.as_ref())
-        .collect();
+    let sites = finding.places.iter().filter_map(|at| at.site.as_ref());
+    let sites: Vec<&Value> = sites.collect();
     json!({
         "kind": finding.kind,
         "message": finding.message,
@@ -187,7 +184,7 @@ mod tests {
 
     use super::{ADVICE, Finding, Place, text};
 
-    /// The line that sums up, which a script can read in addition to the exit code.
+    /// A script can read the last line in addition to the exit code.
     #[test]
     fn advice_is_not_counted() {
         for (kinds, expected) in [

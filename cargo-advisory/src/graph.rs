@@ -21,11 +21,11 @@ const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
 ///
 /// The graph is DOT for Graphviz, or Mermaid, which code hosts draw. Debug builds append their
 /// order to the file that `ADVISORY_LOCK_ORDER` names:
-/// `ADVISORY_LOCK_ORDER="$PWD/target/lock-order" cargo test`. Delete the file before a run that
-/// should stand alone.
+/// `ADVISORY_LOCK_ORDER="$PWD/target/lock-order" cargo test`. Delete the file first to record only
+/// one run.
 ///
-/// The arrows of a cycle are red, and reported on the standard error: these calls can wait for each
-/// other.
+/// The arrows of a cycle are red. The cycle is also reported on the standard error: its calls can
+/// wait for each other.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -49,7 +49,7 @@ enum Format {
 }
 
 impl Arguments {
-    /// Returns whether there is one order.
+    /// Returns `true` if there is only one order.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let mut files = self.from.clone();
         if files.is_empty() {
@@ -80,7 +80,7 @@ impl Arguments {
     }
 }
 
-/// Reads records. Only the first place of each edge is kept.
+/// Reads records, and keeps the first place of each edge.
 pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     let mut edges = Vec::new();
     for file in files {
@@ -123,7 +123,7 @@ pub(crate) fn messages(edges: &[Edge], cycles: &[Vec<usize>]) -> Vec<String> {
     cycles.iter().map(of_cycle).collect()
 }
 
-/// A lock, independent of its placeholders' names: its name, and whether it is a lease.
+/// A lock, independent of the names of its placeholders: its name, and `true` for a lease.
 type Node = (String, bool);
 
 fn node(end: &End, names: &LockNames) -> Node {
@@ -223,7 +223,7 @@ impl<'e> Graph<'e> {
     }
 }
 
-/// A text inside the quotes of Mermaid, which reads entities, HTML and Markdown there.
+/// A text in quotes of Mermaid, which interprets entities, HTML and Markdown there.
 fn escaped(text: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || " :/,.()-→".contains(letter);
     let letters = text.chars().map(|letter| match letter {

@@ -1,8 +1,8 @@
 //! The trigger that refuses writes to a table by sessions that do not hold its lock.
 //!
-//! `key_sql` computes the lock's key from a row, with the pattern's rendering and derivation;
+//! `key_sql` computes the lock's key from a row, with the pattern's rendering and derivation.
 //! `trigger` writes the migration. A guard is built from a lock of an inventory or from a pattern,
-//! and can be parsed from the source of a trigger's function.
+//! and can be read from the source of a trigger's function.
 
 mod key_sql;
 mod trigger;
@@ -16,12 +16,11 @@ use crate::database::identifier;
 use crate::key_values;
 use crate::text::{controls_terminal, in_backticks};
 
-/// Starts the first line of a trigger's function, which has the pattern and the derivation of its
-/// lock.
+/// Starts the first line of a trigger's function, which has the lock's pattern and derivation.
 const MARK: &str = "-- advisory guard 1: ";
 const QUOTE: &str = "$advisory$";
 const LOCK_MARK: &str = "-- lock: ";
-/// Starts a line for each placeholder with a column of another name.
+/// Starts a line for each placeholder that has an expression of `--column`.
 const COLUMN_MARK: &str = "-- column: ";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl Guard {
         for text in [&lock, &encode_key(Some(&key))] {
             if text.contains(controls_terminal) || text.contains(QUOTE) {
                 return Err(format!(
-                    "a trigger cannot name a lock whose name or key contains a control character or `{QUOTE}`"
+                    "a trigger cannot name this lock: its name or key contains a control character or `{QUOTE}`"
                 ));
             }
         }
@@ -64,7 +63,7 @@ impl Guard {
             columns,
         };
         guard.check_columns()?;
-        // Nothing else in a guard can be invalid.
+        // The rest of a guard cannot be invalid.
         guard.key_sql()?;
         Ok(guard)
     }
@@ -95,7 +94,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Returns whether every row has one lock.
+    /// Returns `true` if all rows have one lock.
     fn is_fixed(&self) -> bool {
         let pattern = self.key.derived();
         pattern.is_none_or(|pattern| pattern.constant().is_some())
@@ -145,7 +144,9 @@ impl Guard {
         }
         marks
     }
-    /// Parses the source of a table's trigger function; `None` if this command did not write it.
+
+    /// Reads the guard from the source of a trigger's function; `None` if this command did not
+    /// write it.
     pub(crate) fn read(source: &str, table: Table) -> Option<Self> {
         let mut lines = source.trim_start().lines();
         let (derivation, key) = lines.next()?.strip_prefix(MARK)?.split_once(' ')?;
@@ -157,8 +158,8 @@ impl Guard {
         Self::new(lock, key, derivation, table, columns.collect()).ok()
     }
 
-    /// Returns whether the guard's lock has this key, ignoring the names of placeholders, except
-    /// that a name of both must have one place.
+    /// Returns `true` if the guard's lock has this key. The names of placeholders can differ, but a
+    /// name that both have must be at one place.
     pub(crate) fn has_key(&self, key: &LockedKey, derivation: Derivation) -> bool {
         let is_derived = key.derived().is_some();
         is_same(&self.key, key) && (!is_derived || self.derivation == derivation)
@@ -173,8 +174,8 @@ impl Guard {
         key_text(&self.key, self.derivation)
     }
 
-    /// The events, as bits of `pg_trigger.tgtype`, for which a trigger of this type refuses writes
-    /// without the lock.
+    /// The events for which a trigger of this type refuses writes without the lock, as bits of
+    /// `pg_trigger.tgtype`.
     pub(crate) fn events(&self, trigger_type: i16) -> i16 {
         const ROW: i16 = 1;
         const BEFORE: i16 = 2;
@@ -188,7 +189,7 @@ impl Guard {
     }
 
     /// The events that a guarded table must refuse. A trigger for rows does not see `TRUNCATE`, and
-    /// a foreign table has no trigger for it.
+    /// a foreign table cannot have a trigger for it.
     pub(crate) fn needed_events(&self, is_foreign: bool) -> i16 {
         let truncate = if self.is_fixed() && !is_foreign {
             TRUNCATE
@@ -203,8 +204,8 @@ impl Guard {
 const WRITES: i16 = 4 | 8 | 16;
 const TRUNCATE: i16 = 32;
 
-/// Returns whether two keys are one pattern of the same values, as far as the names of both show,
-/// or one number.
+/// Returns `true` if two keys are one number, or one pattern with equal values as far as their
+/// names show.
 pub(crate) fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
     match (one.derived(), other.derived()) {
         (Some(_), Some(_)) if one.first_half() != other.first_half() => false,
@@ -221,7 +222,7 @@ pub(crate) fn key_text(key: &LockedKey, derivation: Derivation) -> String {
     format!("{} by {}", encode_key(Some(key)), derivation.name())
 }
 
-/// The column that a placeholder names: the last name of its path.
+/// The column that a placeholder names, which is the last name of its path.
 fn column_name(placeholder: &Placeholder) -> &str {
     let is_name = |part: &&String| !part.starts_with(|c: char| c.is_ascii_digit());
     let name = placeholder.path.iter().rev().find(is_name);
@@ -230,7 +231,7 @@ fn column_name(placeholder: &Placeholder) -> &str {
 }
 
 impl Table {
-    /// Reads `bookings` or `shop.bookings`. As in SQL, a name in quotes keeps its letters.
+    /// Reads `bookings` or `shop.bookings`. As in SQL, only a name in quotes keeps its capitals.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a table: write `bookings` or `shop.bookings`");
         let name = |name: &str| {
@@ -265,7 +266,7 @@ impl Table {
     }
 }
 
-/// A text as an SQL literal, valid under both settings of `standard_conforming_strings`.
+/// A text as an SQL literal that is valid with both values of `standard_conforming_strings`.
 pub(crate) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if quoted.contains('\\') {

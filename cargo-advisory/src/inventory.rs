@@ -1,5 +1,4 @@
-//! The lock sites and claims of several files together, and the names of a site and its keys for
-//! people.
+//! The lock sites and claims of several files, and the names of a site and its keys for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -34,21 +33,13 @@ impl Inventory {
         })
     }
 
-    pub(crate) fn read(files: &[PathBuf]) -> Result<Self, Failure> {
-        let mut records = Records::default();
-        for file in files {
-            records.add(artifact::read(file)?);
-        }
-        Ok(Self::of(records))
-    }
-
-    /// Reads artifacts that the user names. One without records is not the program that takes the
-    /// locks, or its linker left them out: nothing would be checked.
-    pub(crate) fn read_named(files: &[PathBuf]) -> Result<Self, Failure> {
+    /// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the
+    /// program that takes the locks, or its linker has left them out, so nothing would be checked.
+    pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Self, Failure> {
         let mut records = Records::default();
         for file in files {
             let found = artifact::read(file)?;
-            if found.is_empty() {
+            if has_records && found.is_empty() {
                 bail!(
                     "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
                     file.display()
@@ -59,7 +50,7 @@ impl Inventory {
         Ok(Self::of(records))
     }
 
-    /// Counts the sites of each crate, and the claims. Crates that the linker left out are missing.
+    /// Counts the sites of each crate, and the claims. A crate that the linker left out is missing.
     pub(crate) fn summary(&self) -> String {
         let mut crates: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for site in &self.sites {
@@ -96,9 +87,9 @@ fn claim_place(claim: &ClaimRecord) -> impl Ord + '_ {
 }
 
 pub(crate) struct Key<'a> {
-    /// As written: a pattern or an expression.
+    /// As it is written: a pattern or an expression.
     pub(crate) written: &'a str,
-    /// The facts about it that are known before run time.
+    /// What is known of it before run time.
     pub(crate) known: Option<LockedKey>,
     /// The derivation of its number; `None` for a lease, which has no number.
     derivation: Option<Derivation>,
@@ -106,7 +97,7 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// The key of a declared lock, in the scope of a site that uses it.
+    /// The key of a declared lock in the scope of a site that uses it.
     pub(crate) fn in_scope_of(self, site: &Key<'_>) -> Self {
         Self {
             derivation: self.derivation.filter(|_| !site.is_lease),
@@ -115,7 +106,7 @@ impl Key<'_> {
         }
     }
 
-    /// The `bigint`, if it is known before run time; for a lease the number that its text spells.
+    /// The `bigint` if it is known before run time. For a lease, the number that its text spells.
     pub(crate) fn number(&self) -> Option<i64> {
         match self.known.as_ref()? {
             LockedKey::BigInt(number) => Some(*number),
@@ -126,9 +117,8 @@ impl Key<'_> {
 
     /// Returns whether its number, or the second half of a pair, is derived from a pattern.
     pub(crate) fn is_derived(&self) -> bool {
-        self.known
-            .as_ref()
-            .is_some_and(|known| known.derived().is_some())
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.derived().is_some())
     }
 
     /// The two numbers of a pair, as far as they are known before run time.
@@ -161,7 +151,7 @@ impl Key<'_> {
     }
 }
 
-/// The site's keys. Reading the site has checked that each can be decoded.
+/// The keys of a site. They can be decoded, because reading the site has checked that.
 pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
     let is_lease = is_lease(site);
     let derivation = Derivation::from_name(&site.derivation).filter(|_| !is_lease);

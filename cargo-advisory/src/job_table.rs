@@ -1,5 +1,4 @@
-//! A table of rows that are claimed, and the columns of its claims: those of a program's inventory,
-//! or those that options name.
+//! A job table and the columns of its claims, from a program's inventory or from options.
 
 use advisory_pattern::ClaimRecord;
 use clap::Args;
@@ -14,9 +13,9 @@ pub(crate) struct JobTable {
     pub(crate) claim: ClaimRecord,
 }
 
-/// The value of `migration claim` and `claim` for a column that the table does not have.
+/// The value of an option for a column that the table does not have.
 const NONE: &str = "none";
-/// Their value for a column that ends a row, if the row is deleted instead.
+/// The value of an option if the row is deleted instead of written to the column.
 const DELETE: &str = "delete";
 
 // The columns of a claim, as `#[claim(…)]` names them.
@@ -61,7 +60,7 @@ impl ClaimColumns {
         ]
     }
 
-    /// The first option that is given, which has no effect on the claims of an inventory.
+    /// The first option that is given. It would have no effect on the claims of an inventory.
     pub(crate) fn given(&self) -> Option<String> {
         let others = [("key", &self.key), ("order", &self.order)].into_iter();
         let columns = self
@@ -112,8 +111,8 @@ impl ClaimColumns {
 }
 
 impl JobTable {
-    /// The tables of an inventory's claims, or those of this name alone. A table that two types of
-    /// row claim is there twice, unless they use the same columns.
+    /// The tables of an inventory's claims, or only those of this name. A table of two types of row
+    /// is returned twice if they use different columns.
     pub(crate) fn of_inventory(
         claims: &[ClaimRecord],
         table: Option<&str>,
@@ -129,7 +128,7 @@ impl JobTable {
                 continue;
             }
             if claim.key.is_empty() {
-                // A generic row, with unknown columns, or an inventory of an earlier version.
+                // The row is generic, or an earlier version wrote the inventory.
                 bail!(
                     "the inventory does not have the columns of the claim `{}` on `{name}`: it is generic, or was written by an \
                      earlier version; name the columns, with `--table {name}` and without an inventory",
@@ -175,13 +174,13 @@ impl JobTable {
         schema.collect::<String>() + &quoted(name)
     }
 
-    /// The table's name, with its schema if that is known.
+    /// The table's name, with its schema if it is known.
     pub(crate) fn label(&self) -> String {
         let schema = self.schema.iter().map(|schema| format!("{schema}."));
         one_line(&(schema.collect::<String>() + &self.name))
     }
 
-    /// The name of the column that an argument is for.
+    /// The column that an argument names.
     pub(crate) fn column(&self, argument: &str) -> Option<&str> {
         self.claim.column(argument)
     }
@@ -195,7 +194,7 @@ impl JobTable {
     }
 }
 
-/// A name as an SQL identifier, always in quotes, as Diesel writes it.
+/// A name as an SQL identifier in quotes, as Diesel writes it.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -31,7 +31,7 @@ pub(crate) fn line(value: &Value) -> String {
     visible(&format!("{value}\n"))
 }
 
-/// Escapes what controls a terminal: JSON itself requires that only of the first 32 control
+/// Escapes characters that control a terminal. JSON requires this only of the first 32 control
 /// characters.
 fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
@@ -141,40 +141,32 @@ pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
 
 /// Reads what [`write()`] writes; `path` is for messages.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
-    let wrong = |why: String| Failure::file(path, why);
+    parsed(text).map_err(|why| Failure::file(path, why))
+}
+
+fn parsed(text: &str) -> Result<Inventory, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| {
-        wrong(format!(
-            "not an inventory of `cargo advisory dump --format json`: {error}"
-        ))
+        format!("not an inventory of `cargo advisory dump --format json`: {error}")
     })?;
-    match value["version"].as_u64() {
-        Some(version) if version <= VERSION => {}
-        Some(version) => {
-            return Err(wrong(format!(
-                "the inventory has version {version}, and this command reads up to {VERSION}: update `cargo-advisory`"
-            )));
-        }
-        None => {
-            return Err(wrong(
-                "not an inventory: `version` is not a number".to_owned(),
-            ));
-        }
-    }
-    let Some(sites) = value["sites"].as_array() else {
-        return Err(wrong(
-            "not an inventory: `sites` is not an array".to_owned(),
+    let version = value["version"].as_u64();
+    let version = version.ok_or("not an inventory: `version` is not a number")?;
+    if version > VERSION {
+        return Err(format!(
+            "the inventory has version {version}, and this command reads up to {VERSION}: update `cargo-advisory`"
         ));
-    };
+    }
+    let sites = value["sites"].as_array();
+    let sites = sites.ok_or("not an inventory: `sites` is not an array")?;
     let mut records = Records::default();
     for (at, value) in sites.iter().enumerate() {
-        let site = record(value).map_err(|why| wrong(format!("sites[{at}]: {why}")))?;
+        let site = record(value).map_err(|why| format!("sites[{at}]: {why}"))?;
         let locks = site.locks();
-        locks.map_err(|error| wrong(format!("sites[{at}]: {error}")))?;
+        locks.map_err(|error| format!("sites[{at}]: {error}"))?;
         records.sites.push(site);
     }
     // An inventory of an earlier release has none.
     for (at, value) in value["claims"].as_array().into_iter().flatten().enumerate() {
-        let claim = claim_record(value).map_err(|why| wrong(format!("claims[{at}]: {why}")))?;
+        let claim = claim_record(value).map_err(|why| format!("claims[{at}]: {why}"))?;
         records.claims.push(claim);
     }
     Ok(Inventory::of(records))
@@ -272,7 +264,7 @@ fn record(value: &Value) -> Result<Record, String> {
     Ok(record)
 }
 
-/// The pairs of texts in an array of objects; none if an earlier release has written no such array.
+/// The pairs of texts in an array of objects; none if an earlier release has not written the array.
 fn pairs(
     object: &Map<String, Value>,
     member: &str,

@@ -1,6 +1,8 @@
-//! The numbers that a rendered key can become, the tool that takes a number, and the query that
-//! shows who holds it. `find` goes the other way: from a number to the text, by trying the values
-//! of a `range`, a file or a query, each as a key has that `value`.
+//! The numbers that a rendered key can become, the tool that uses a number, and the query that
+//! shows who holds it.
+//!
+//! `find` goes from a number to the text. It tries the values of a `range`, a file or a query, each
+//! as a key renders this `value`.
 
 mod find;
 mod range;
@@ -55,7 +57,7 @@ pub(crate) struct Arguments {
     /// `2026-11-22T08:00Z..2026-11-22T18:00Z`, or a query, `SELECT id FROM tenant`
     #[arg(long, value_name = "[NAME=]SOURCE", requires = "find")]
     values: Vec<String>,
-    /// How many permits the lock has: the second one and the others have numbers of their own
+    /// The number of permits of the lock. Each permit after the first has its own number
     #[arg(
         long,
         value_name = "NUMBER",
@@ -89,7 +91,7 @@ impl Arguments {
 }
 
 struct Number {
-    /// The derivation's name; `number` for the key itself, if it is one.
+    /// The derivation's name, or `number` if the key itself is one.
     way: &'static str,
     key: Key,
 }
@@ -153,7 +155,7 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
         let (is, others) = if *is_distinctive {
             ("is", "")
         } else {
-            ("can be", ", and of anybody else")
+            ("can be", ", or of another program")
         };
         let _ = writeln!(
             table,
@@ -182,7 +184,7 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
     table
 }
 
-/// The key of its row in the lease table.
+/// The hash that identifies its row in the lease table.
 fn lease_hash(text: &str) -> String {
     hex(&advisory_pattern::sha256(text))
 }
@@ -203,7 +205,7 @@ fn holder_query(numbers: &[Number]) -> String {
         let (high, low, _) = halves(*key);
         format!("('{way}', {high}::oid, {low}::oid)")
     });
-    // A text is either that of a pair or not.
+    // All numbers of a text are in one key space.
     let space = numbers.first().map_or(1, |number| halves(number.key).2);
     format!(
         "SELECT k.derivation, l.pid, l.mode, l.granted, a.application_name, a.state, a.query\n\
@@ -224,7 +226,7 @@ mod tests {
     };
     use advisory_tests::fuzz;
 
-    /// A pattern is read again as it is printed, and means the same in canonical form.
+    /// A printed pattern is read as it was, and its canonical form has the same meaning.
     fn is_kept(pattern: &Pattern) {
         assert_eq!(parse(&pattern.to_string()).as_ref(), Ok(pattern));
         let shaped = pattern.shaped(|_| Shape::Text);

@@ -1,15 +1,15 @@
-//! The values that a key is made of, by the expressions that a site writes for them, and whether
-//! they have changed places.
+//! The values in a key, as a site writes them, and the detection of values that have changed
+//! places.
 //!
-//! Two patterns of one form make one number of equal values in one order. Values are known by their
-//! expressions only: one that has another name can be the same value, but one that both releases
-//! name must be where it was.
+//! Two patterns of one form give one number for equal values in one order. Only the expressions of
+//! values are known. An expression that only one release has can be the same value, but one that
+//! both have must be at its place.
 
 use std::collections::BTreeMap;
 
 use advisory_pattern::{LockedKey, Pattern};
 
-/// The values of a pattern's placeholders, with those of `with` as their expressions.
+/// The values of a pattern's placeholders. Those in `with` are replaced by their expressions.
 pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<String> {
     let values = pattern.placeholders().map(|placeholder| {
         let (root, fields) = placeholder.path.split_first()?;
@@ -25,8 +25,8 @@ pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<St
     values.map(Option::unwrap_or_default).collect()
 }
 
-/// The values of a declared lock's placeholders where it is written `SlotLock { room, night: day }`
-/// or `SlotLock(room, day)`; `None` where a function makes it.
+/// The values of a declared lock's placeholders if the lock is written `SlotLock { room, night: day
+/// }` or `SlotLock(room, day)`; `None` if a function returns the lock.
 pub(crate) fn of_declared(pattern: &Pattern, expression: &str) -> Option<Vec<String>> {
     let (name, arguments) = call(expression)?;
     let is_type = name.rsplit("::").next()?.starts_with(char::is_uppercase);
@@ -52,8 +52,8 @@ pub(crate) fn of_pair(key: &LockedKey, written: &str) -> Option<Vec<String>> {
     Some(unknown.map(|(_, (_, half))| half).collect())
 }
 
-/// Returns whether two expressions that call one function, or build one type, give it the same
-/// values in other places.
+/// Returns `true` if two expressions that call one function, or construct one type, pass equal
+/// values at other places.
 pub(crate) fn are_rearranged(old: &str, new: &str) -> bool {
     let (Some((old_name, old)), Some((new_name, new))) = (call(old), call(new)) else {
         return false;
@@ -70,8 +70,8 @@ pub(crate) fn pairs(old: &[String], new: &[String]) -> Vec<(String, String)> {
     old.iter().cloned().zip(new.iter().cloned()).collect()
 }
 
-/// Returns whether a value that both releases name has another place: the first of each pair is the
-/// old release's value, the second is what the new one has there.
+/// Returns `true` if a value that both releases name has another place. Each pair has the values of
+/// the old and the new release at one place.
 pub(crate) fn have_moved(pairs: &[(String, String)]) -> bool {
     let last = |value: &String| value.rsplit('.').next().unwrap_or_default().to_owned();
     let fields = pairs.iter().map(|(old, new)| (last(old), last(new)));
@@ -89,8 +89,8 @@ pub(crate) fn have_moved(pairs: &[(String, String)]) -> bool {
     is_rearranged(pairs) || fields_are_distinct && is_rearranged(&fields)
 }
 
-/// Returns whether the new values are not the old ones under other names: one name for each, and a
-/// name of both releases for the same value.
+/// Returns `false` if the new values can be the old ones under other names: each has one name, and
+/// a name in both releases means one value.
 fn is_rearranged(pairs: &[(String, String)]) -> bool {
     pairs.iter().any(|(old, new)| {
         pairs.iter().any(|(other_old, other_new)| {
@@ -100,8 +100,8 @@ fn is_rearranged(pairs: &[(String, String)]) -> bool {
     })
 }
 
-/// The name of what is called or built, and its arguments: each with its place, or the field's
-/// name. Without white space.
+/// The name of the function or type, and its arguments with their places or field names. Without
+/// white space.
 fn call(expression: &str) -> Option<(String, Vec<(String, String)>)> {
     let text = without_space(expression);
     let start = text.find(['(', '{'])?;
@@ -113,7 +113,7 @@ fn call(expression: &str) -> Option<(String, Vec<(String, String)>)> {
     for (at, letter) in inner.char_indices().chain([(inner.len(), ',')]) {
         match letter {
             '(' | '[' | '{' => depth += 1,
-            // The first bracket has ended before the expression did: `a(x).b(y)`.
+            // The first parenthesis closes before the end of the expression: `a(x).b(y)`.
             ')' | ']' | '}' => depth = depth.checked_sub(1)?,
             ',' if depth == 0 => {
                 let argument = &inner[from..at];

@@ -9,47 +9,36 @@ use clap::{Args, Subcommand};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::json;
 
-use crate::cli::{self, Answer, CODES, LEASE_TABLE};
+use crate::cli::{self, Answer, CODES, Confirmation, LEASE_TABLE};
 use crate::columns::Columns;
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
 use crate::failure::{Failure, bail};
 use crate::json::{VERSION, pretty};
 use crate::lease_table;
-use crate::locks::{
-    DONE, OVERDUE, confirm, hex, lease_cells, lease_json, lease_label, unknown_renewals,
-};
+use crate::locks::{DONE, OVERDUE, hex, lease_cells, lease_json, lease_label, unknown_renewals};
 use crate::names::NameSources;
 use crate::screen::{BOLD, KEY, PLAIN, note};
 use crate::text::{one_line, shell_word};
 
 const MOST: u32 = 1_000;
-/// The number of bytes of a hash that are shown: two keys of a table hardly ever share them.
+/// The number of bytes of a hash that are shown. Two keys of a table hardly ever share them.
 const HASH: usize = 6;
-/// The shortest part of a hash that is looked up, in digits.
+/// The least number of digits by which a hash is looked up.
 const SHORTEST_HASH: usize = 6;
 
 const COLUMNS: Columns<8> = Columns {
-    heads: [
-        "KEY",
-        "LEASE",
-        "HOLDER",
-        "STATE",
-        "TOKEN",
-        "AGE",
-        "RENEWED",
-        "EXPIRES IN",
-    ],
+    heads: "KEY | LEASE | HOLDER | STATE | TOKEN | AGE | RENEWED | EXPIRES IN",
     styles: [BOLD, KEY, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: 8,
 };
 
 /// Lists the leases of a database, and frees a key
 ///
-/// Shows the leases that are held and the keys that are done, and frees one: of a holder that is
-/// dead, of a leader that has to go, or of work that has to run again.
+/// Shows the leases that are held and the keys that are done. Frees a key if its holder is dead, if
+/// a leader has to go, or if work has to run again.
 ///
-/// When a lease was last renewed is known with its ttl, which is in the lock sites of `--artifact`
-/// or `--inventory`.
+/// The time of the last renewal follows from the ttl, which is in the lock sites of `--artifact` or
+/// `--inventory`.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = CODES)]
 pub(crate) struct Arguments {
@@ -86,17 +75,16 @@ struct List {
 // The key to free.
 #[derive(Args)]
 #[command(
-    after_help = "Shows the lease and what happens to it, and asks.\n\nThe holder loses the lease: its fenced writes and its next renewal \
-                  are refused, which drops its body. What it does without a fence can go on until then. Waits for a transaction that has \
+    after_help = "Shows the lease and what happens to it, and asks for confirmation.\n\nThe holder loses the lease: its fenced writes and its next renewal \
+                  are refused, which drops its body. Its unfenced work can go on until then. Waits for a transaction that has \
                   fenced a write, at most five seconds."
 )]
 struct Target {
     /// The key as rendered, such as `webhook:42`, or the start of its hash as `list` shows it
     #[arg(allow_hyphen_values = true)]
     key: String,
-    /// Does not ask for confirmation
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 impl Arguments {
@@ -133,9 +121,8 @@ impl List {
 
 fn text(summary: &LeaseSummary, table: &Table, width: Option<usize>) -> String {
     let rows: Vec<[String; 8]> = summary.leases.iter().map(row).collect();
-    let mut text = String::new();
+    let mut text = COLUMNS.draw(&rows, width);
     if !rows.is_empty() {
-        text.push_str(&COLUMNS.draw_whole(&rows, width));
         text.push('\n');
     }
     let held: u64 = summary.counts.iter().map(|count| count.held).sum();
@@ -164,8 +151,8 @@ fn is_overdue(lease: &Lease) -> bool {
     lease_cells(lease)[2] == OVERDUE
 }
 
-/// The name of a lease on the command line: by the text of its key if the table has it, else by the
-/// start of its hash.
+/// A lease on the command line: the text of its key if the table has it, or else the start of its
+/// hash.
 fn key_argument(lease: &Lease) -> String {
     match &lease.row.key {
         Some(text) => shell_word(&one_line(text)),
@@ -187,7 +174,7 @@ fn row(lease: &Lease) -> [String; 8] {
     [hash, label, holder, state, token, age, renewed, left]
 }
 
-/// Finds the lease of a key, by its text or by the start of its hash.
+/// Finds the lease of a key by its text or by the start of its hash.
 async fn find(
     session: &mut Session,
     table: &Table,
@@ -252,13 +239,13 @@ async fn free_key(
     } else {
         (
             "Its holder loses the lease, and the key is free at once. If the holder is alive, its fenced writes and its next renewal are \
-             refused; what it does without a fence goes on until then, beside that of the next holder.\n",
+             refused. Until then its unfenced work goes on, at the same time as that of the next holder.\n",
             "Free the key",
             "The key is free.\n",
         )
     };
     note(effect);
-    if !target.yes && !confirm(question)? {
+    if !target.confirmation.is_given(question)? {
         note("Nothing was done.\n");
         return Ok(false);
     }
@@ -271,8 +258,8 @@ async fn free_key(
     Ok(is_free)
 }
 
-/// Waits at most five seconds for a transaction that has fenced a write. The bound ends with the
-/// transaction, also at a pooler.
+/// Waits at most five seconds for a transaction that has fenced a write. The time limit ends with
+/// this transaction, even if a pooler keeps the session.
 async fn free(session: &mut Session, table: &Table, row: &Row) -> Result<bool, Failure> {
     let began = Instant::now();
     let free = async |conn: &mut AsyncPgConnection| {

@@ -1,4 +1,4 @@
-//! Reads the lease table. Gives up soon if another session has locked it.
+//! Reads the lease table, without waiting long if another session has locked it.
 
 use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, LeaseSummary, Names};
@@ -8,7 +8,7 @@ use crate::database::{Session, with_timeout};
 use crate::failure::Failure;
 use crate::guard::literal;
 
-/// Reads the table. The outer failure is that of the connection.
+/// Reads the table. The outer failure is one of the connection.
 pub(crate) async fn read<T>(
     session: &mut Session,
     table: &Table,
@@ -20,12 +20,12 @@ pub(crate) async fn read<T>(
     if exists.is_ok() {
         return session.read_bounded(read).await;
     }
-    // Nobody can have locked it, and only outside of a transaction the reading can ask why it
-    // failed.
+    // A table that does not exist cannot be locked, and `read` can find the cause of its error only
+    // outside of a transaction.
     with_timeout(read(session.conn())).await
 }
 
-/// Some leases, and how many there are.
+/// Reads at most `most` leases, and counts all.
 pub(crate) async fn summary(
     session: &mut Session,
     (table, names): (&Table, &Names),

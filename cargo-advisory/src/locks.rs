@@ -1,9 +1,9 @@
 //! Shows who holds which lock now, and who waits.
 //!
-//! The runtime's monitor reads the locks, and `pooled` removes this command's own traces. `tree`
-//! puts them in order, `view`, with its `cells` and the `causes` below it, and `live_json` write
-//! them, `claims` reads the claimed rows, `age` tells how old locks are, `renewal` when a lease was
-//! renewed, and `end` cancels a statement or terminates a session.
+//! The runtime's monitor reads the locks, and `claims` the claimed rows. `pooled` removes this
+//! command's own traces, `age` finds how old a lock is, and `renewal` when a lease was renewed.
+//! `tree` orders the locks. `view`, with its `cells` and the `causes` below the tables, and
+//! `live_json` write them. `end` cancels a statement or terminates a session.
 
 mod age;
 mod causes;
@@ -18,7 +18,6 @@ mod tree;
 mod view;
 
 pub(crate) use cells::{DONE, OVERDUE, hex, lease as lease_cells, lease_label};
-pub(crate) use end::confirm;
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
 pub(crate) use lock_name::label;
 pub(crate) use renewal::unknowns as unknown_renewals;
@@ -29,11 +28,13 @@ use std::time::{Duration, Instant};
 
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::lease::{Error, Table};
-use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names};
+use advisory_runtime::monitor::{
+    self, ClaimedRow, HolderId, Lease, LeaseSummary, Lock, Locks, Names,
+};
 use clap::Args;
 use tokio::time::sleep_until;
 
-use crate::cli::{self, CODES, Format, LEASE_TABLE, Output};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, Output, Watch};
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
 use crate::failure::{Failure, bail};
 use crate::names::NameSources;
@@ -53,7 +54,7 @@ struct Snapshot {
     claims: Claims,
     /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
-    /// Those of them of which it is not known whether they are older than `older_than`.
+    /// Those of them that may be older than `older_than`.
     unknown: Vec<usize>,
     /// The sessions of a pooler that hold locks and that this command has used too.
     pooled: Vec<i32>,
@@ -61,12 +62,10 @@ struct Snapshot {
     filter: Option<String>,
 }
 
-/// The locks, which of them are wanted, and which of these are of unknown age.
-struct Selected {
-    locks: Locks,
-    wanted: Vec<usize>,
-    unknown: Vec<usize>,
-    pooled: Vec<i32>,
+impl Snapshot {
+    fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.iter().flat_map(|summary| &summary.leases)
+    }
 }
 
 /// Shows who holds which lock of a database now, and who waits
@@ -74,9 +73,9 @@ struct Selected {
 /// The view has the advisory locks and the leases, and who blocks whom. The role should have
 /// `pg_monitor`; without it less is shown.
 ///
-/// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Others
-/// have the name in the comment that a locked call writes in front of its query. The claimed rows
-/// of the tables for which these programs derive `Claim` are shown too.
+/// A lock with a fixed number has the name of its site in `--artifact` or `--inventory`. Other
+/// locks have the name in the comment that a locked call writes in front of its query. The claimed
+/// rows of the tables for which these programs derive `Claim` are shown too.
 #[derive(Args)]
 #[command(after_help = CODES)]
 pub(crate) struct Arguments {
@@ -95,8 +94,8 @@ pub(crate) struct Arguments {
 struct List {
     #[arg(long, value_name = "TABLE", help = LEASE_TABLE)]
     lease_table: Option<String>,
-    /// Also shows the claimed rows of this table, beside those of the claims in `--artifact` or
-    /// `--inventory`
+    /// Also shows the claimed rows of this table, in addition to those of the claims in
+    /// `--artifact` or `--inventory`
     #[arg(long, value_name = "TABLE")]
     claims: Vec<String>,
     /// Only locks held or waited for this long, such as `30s`, or of unknown age; exits with 1 if
@@ -112,17 +111,13 @@ struct List {
     format: Format,
     #[command(flatten)]
     output: Output,
-    /// Refreshes until Ctrl-C
-    #[arg(long, conflicts_with = "output")]
-    watch: bool,
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "watch", help = "How often `--watch` refreshes [default: 2s]")]
-    interval: Option<Duration>,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 impl Arguments {
-    /// Returns `false` if `--older-than` found a lock, or no signal was sent. It fails, after it
-    /// has shown the rest, if the leases could not be read, or if it is not known whether a lock is
-    /// older.
+    /// Returns `false` if `--older-than` found a lock, or if no signal was sent. Fails after the
+    /// output if the leases could not be read, or if a lock may be older.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let list = &self.list;
         if let Some(action) = &self.action {
@@ -136,8 +131,8 @@ impl Arguments {
             list,
         };
         let address = self.database_url.find()?;
-        if list.watch {
-            return view.watch(&address);
+        if let Some(every) = list.watch.every(SHORTEST_INTERVAL) {
+            return view.watch(&address, every);
         }
         database::with(&address, async |session: &mut Session| {
             if let Some(action) = &self.action {
@@ -165,7 +160,7 @@ impl List {
             ("filter", self.filter.is_some()),
             ("format", self.format != Format::Text),
             ("output", self.output.is_file()),
-            ("watch", self.watch),
+            ("watch", self.watch.every(SHORTEST_INTERVAL).is_some()),
         ];
         if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) {
             bail!(
@@ -188,8 +183,8 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
         return Ok(true);
     }
     let unknown_leases = view::unknown_leases(&snapshot);
-    let all = snapshot.leases.iter().flat_map(|summary| &summary.leases);
-    let has_row = all.count() > unknown_leases.len() || !snapshot.claims.rows.is_empty();
+    let has_row =
+        snapshot.leases().count() > unknown_leases.len() || !snapshot.claims.rows.is_empty();
     let renewals = renewal::unknowns(unknown_leases);
     let renewals: Vec<String> = renewals.into_iter().map(str::to_owned).collect();
     if snapshot.wanted.len() > snapshot.unknown.len() || has_row {
@@ -215,14 +210,13 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks
-    /// again, up to `retries` times: most locks are released soon, and what was not held before is
-    /// young.
+    /// Reads the locks. While one may be older than `--older-than`, reads them again, up to
+    /// `retries` times: most locks are released soon, and a lock that was not held before is young.
     async fn settled_locks(
         &self,
         session: &mut Session,
         retries: u32,
-    ) -> Result<Selected, Failure> {
+    ) -> Result<Snapshot, Failure> {
         let since = Instant::now();
         let mut selected = self.locks(session).await?;
         let mut held = age::holders(&selected.locks);
@@ -249,7 +243,8 @@ impl View<'_> {
         Ok(selected)
     }
 
-    async fn locks(&self, session: &mut Session) -> Result<Selected, Failure> {
+    /// Reads the locks alone.
+    async fn locks(&self, session: &mut Session) -> Result<Snapshot, Failure> {
         let mut locks = with_timeout(monitor::locks(session.conn(), &self.names)).await??;
         let pooled = pooled::remove_traces(&mut locks);
         let (mut wanted, mut unknown) = (Vec::new(), Vec::new());
@@ -265,21 +260,21 @@ impl View<'_> {
                 unknown.push(at);
             }
         }
-        Ok(Selected {
+        Ok(Snapshot {
             locks,
+            leases: None,
+            unread: None,
+            claims: Claims::default(),
             wanted,
             unknown,
             pooled,
+            older_than: self.list.older_than,
+            filter: self.list.filter.clone(),
         })
     }
 
     async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot, Failure> {
-        let Selected {
-            locks,
-            wanted,
-            unknown,
-            pooled,
-        } = self.settled_locks(session, retries).await?;
+        let locks = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
         let of = (&self.table, &self.names);
         let (mut leases, unread) = match lease_table::summary(session, of, filter, LEASES).await {
@@ -308,33 +303,22 @@ impl View<'_> {
             claims.rows.retain(|(_, row)| is_older(row));
         }
         Ok(Snapshot {
-            locks,
             leases,
             unread,
             claims,
-            wanted,
-            unknown,
-            pooled,
-            older_than: self.list.older_than,
-            filter: self.list.filter.clone(),
+            ..locks
         })
     }
 
     /// Refreshes until Ctrl-C, or until the output is closed.
-    fn watch(&self, address: &str) -> Result<bool, Failure> {
-        // Reading the locks must not be all that the server does.
-        let every = self
-            .list
-            .interval
-            .unwrap_or(INTERVAL)
-            .max(SHORTEST_INTERVAL);
+    fn watch(&self, address: &str, every: Duration) -> Result<bool, Failure> {
         database::watch(address, every, &async |session: &mut Session| {
             let snapshot = self.snapshot(session, 0).await?;
             if self.list.format == Format::Text {
                 let picture = view::frame(&snapshot, screen::width(None), screen::height());
                 return Ok(frame(&picture, every));
             }
-            // Text has it among its lines.
+            // The text form has it among its lines.
             if let Some(why) = &snapshot.unread {
                 screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
             }
@@ -347,8 +331,8 @@ fn matches(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
 
-/// Returns whether the lock, or a session that holds it, waits for it or tries to get it, has this
-/// text in its name.
+/// Returns `true` if the name of the lock contains this text, or the name of a session that holds
+/// it, waits for it or has tried to get it.
 fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
     let holders = lock.holders.iter().filter_map(|holder| match holder.id {
         HolderId::Backend(pid) => Some(pid),
@@ -364,7 +348,7 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
         })
 }
 
-/// The number of held leases, and of kept keys, that are read one by one. The others are counted.
+/// At most this many held leases, and kept keys, are read one by one. The others are counted.
 const LEASES: u32 = 1_000;
 
 fn unread(table: &Table, why: &Failure) -> Failure {
@@ -372,25 +356,22 @@ fn unread(table: &Table, why: &Failure) -> Failure {
     Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
 }
 
-/// The number of times that `--older-than` looks again while the age of a lock is not known.
+/// How often `--older-than` reads the locks again while the age of one is not known.
 const RETRIES: u32 = 20;
 
-/// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(100);
-
-const INTERVAL: Duration = Duration::from_secs(2);
 
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The output of one refresh: on a terminal it replaces the previous one, cut to the terminal's
-/// height; in a pipe it follows it.
+/// The output of one refresh. On a terminal it replaces the previous one, and is cut to the
+/// terminal's height.
 fn frame(picture: &str, every: Duration) -> String {
     let Some(height) = screen::height() else {
         return format!("{picture}\n");
     };
     let all: Vec<&str> = picture.lines().collect();
     let columns = screen::width(None).unwrap_or(usize::MAX);
-    // A command can be wider than the terminal, which continues it in the next line.
+    // A command can be wider than the terminal, which then continues it in the next line.
     let heights = all.iter().map(|line| display_width::height(line, columns));
     // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);

@@ -1,9 +1,9 @@
 //! Reports the lock waits and deadlocks in a server's log.
 //!
-//! `source` reads the lines of files and of standard input, `reader` parses them into records, in
-//! any of the server's three formats (`stderr`, `csv_log`, `json_log`), `event` extracts a record's
-//! lock event, `waits` adds the events up by lock (`lock_waits`), and `report` and `waits_json` write the result,
-//! or each incident as it is logged.
+//! `source` reads the lines of files and of standard input. `reader` parses them into records, in
+//! any of the server's three formats (`stderr`, `csv_log`, `json_log`). `event` extracts the lock
+//! event of a record, and `waits` sums up the events by lock (`lock_waits`). `report` and
+//! `waits_json` write the result, or each incident as it is logged.
 
 mod csv_log;
 mod event;
@@ -106,8 +106,8 @@ fn databases(address: &str) -> Result<BTreeMap<u32, String>, Failure> {
     Ok(rows.iter().filter_map(database).collect())
 }
 
-/// Prints incidents as they are logged, until Ctrl-C, the end of standard input, or the end of what
-/// reads the output.
+/// Prints incidents as they are logged, until Ctrl-C, until the end of standard input, or until the
+/// output is closed.
 async fn follow(
     sources: &mut [Source],
     waits: &mut Waits,
@@ -178,7 +178,7 @@ mod tests {
         records
     }
 
-    /// The output for a log controls no terminal, and is JSON where it should be.
+    /// Checks that the output for a log controls no terminal, and that JSON is valid.
     fn is_reported(log: &str) {
         let mut waits = Waits::new(Names::none());
         for record in records(log) {
@@ -204,8 +204,7 @@ mod tests {
         assert!(!text.contains(is_control), "{text:?}");
     }
 
-    /// A record of the values in an input, as the server logs it in one of its two structured
-    /// formats.
+    /// A record with the values in an input, as the server logs it in its two structured formats.
     fn written(input: &str) -> Record {
         let mut values = input.split('\u{1f}').map(str::to_owned);
         let mut value = || values.next().unwrap_or_default();
@@ -224,7 +223,7 @@ mod tests {
         }
     }
 
-    /// No name of a user or a database has several lines, or quotes alone.
+    /// The name of a user or a database, which has one line, and not only quotes.
     fn name(text: &str) -> String {
         let name = text.replace('\n', " ");
         let is_quotes = !name.is_empty() && name.chars().all(|letter| letter == '"');

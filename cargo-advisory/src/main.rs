@@ -1,12 +1,11 @@
-//! The `cargo advisory` command: what a program locks, whether its locks can collide, and who holds
-//! them now.
+//! The `cargo advisory` command: the locks of a program, their collisions, and their holders.
 //!
-//! `command` has the subcommands, each of which describes its own arguments, and `cli` those that
-//! they share. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one file and
-//! `inventory` collects the lock sites; `table`, `json`, `markdown` and `report` write them.
-//! `check` looks for `finding`s, whose lines `source_root` locates, `graph` draws what tests have
-//! recorded, `locks`, `lease` and `doctor` look at a `database`, and `log` reads what its server
-//! has logged. `migration` prints SQL, such as the trigger of a `guard`.
+//! `command` has the subcommands, each of which describes its own arguments. `cli` has the
+//! arguments that they share. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
+//! file, and `inventory` collects the lock sites. `table`, `json`, `markdown` and `report` write
+//! them. `check` looks for `finding`s, and `source_root` locates their lines. `graph` draws the
+//! order that tests have recorded. `locks`, `lease`, `claim` and `doctor` look at a `database`, and
+//! `log` reads the log of its server. `migration` prints SQL, such as the trigger of a `guard`.
 #![forbid(unsafe_code)]
 
 mod artifact;
@@ -64,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Cargo calls `cargo-advisory advisory dump`; a user can call `cargo-advisory dump`.
+/// Adds the word that cargo passes, because a user can call `cargo-advisory dump` without it.
 fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = given.collect();
     if words.get(1).is_none_or(|word| word != "advisory") {

@@ -57,21 +57,16 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     for (title, lead, key, rows) in parts {
         if !rows.is_empty() {
             section(&mut text, title, lead);
-            write_table(&mut text, &heads(key), &rows);
+            write_table(&mut text, &format!("{key} | {HEADS}"), &rows);
         }
     }
     claims(&mut text, inventory);
     exceptions(&mut text, inventory);
     let lead = collision_odds::lead(key_count);
     section(&mut text, "Odds of a collision", &lead);
-    let odds = format!("Odds for {} keys", collision_odds::thousands(key_count));
-    let heads = [
-        "Derivation",
-        "Lock sites here",
-        "Bits",
-        &odds,
-        "One in two at",
-    ];
+    let count = collision_odds::thousands(key_count);
+    let heads =
+        format!("Derivation | Lock sites here | Bits | Odds for {count} keys | One in two at");
     let mut rows = collision_odds::rows(inventory, key_count);
     for [derivation, ..] in &mut rows {
         *derivation = code(derivation);
@@ -80,7 +75,7 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     text
 }
 
-/// Each key of each site. A key that is a declared lock gets the lock's pattern, and its name,
+/// The keys of all sites. A key that is a declared lock gets the lock's pattern, and its name,
 /// component and purpose if the site has none.
 fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     let declared = DeclaredLocks::of(inventory);
@@ -106,8 +101,7 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
 }
 
 /// The sort key of a row: the lock's text without the names of placeholders, then its declaration
-/// before its functions. It does not contain line numbers, so that moving a function does not
-/// change the document.
+/// before its functions. It has no line number, so moving a function does not change the document.
 fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
     let text = |part: &Part| match part {
         Part::Text(text) => text.clone(),
@@ -124,19 +118,9 @@ fn section(text: &mut String, title: &str, lead: &str) {
     let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
 }
 
-const fn heads(key: &str) -> [&str; 9] {
-    [
-        key,
-        "Name",
-        "Component",
-        "Purpose",
-        "Scope",
-        "Lock type",
-        "Number",
-        "Function",
-        "File reference",
-    ]
-}
+/// The heads of the table of keys, after that of the key.
+const HEADS: &str =
+    "Name | Component | Purpose | Scope | Lock type | Number | Function | File reference";
 
 /// The number column of a lease.
 const LEASE_NUMBER: &str = "none: SHA-256 of the text, in the lease table";
@@ -182,8 +166,8 @@ fn in_crate(krate: &str, place: String, inventory: &Inventory) -> String {
     format!("{krate}: {place}")
 }
 
-/// The calls that exclude each other: `Global`, `Per tenant_id (uuid) + date (date)`. The shapes
-/// decide the key, and come from the types where the pattern has none.
+/// The calls that exclude each other: `Global`, `Per tenant_id (uuid) + date (date)`. The key
+/// depends on the shapes, which come from the types if the pattern has none.
 fn extent(key: &Key<'_>) -> String {
     match &key.known {
         Some(LockedKey::Pattern(pattern) | LockedKey::IntPattern(_, pattern)) => {
@@ -270,7 +254,7 @@ fn claims(text: &mut String, inventory: &Inventory) {
         ]
     });
     let mut rows: Vec<[String; 7]> = rows.collect();
-    // Like for keys, moving a type does not change the document.
+    // As for keys, moving a type does not change the document.
     rows.sort_by(|a, b| (&a[0], &a[5]).cmp(&(&b[0], &b[5])));
     if rows.is_empty() {
         return;
@@ -278,16 +262,8 @@ fn claims(text: &mut String, inventory: &Inventory) {
     let lead =
         "Tables whose rows workers claim: a claim is written into the row, and takes no lock.";
     section(text, "Claims", lead);
-    let heads = [
-        "Table",
-        "Purpose",
-        "Columns",
-        "Lasts",
-        "Attempts",
-        "Row",
-        "File reference",
-    ];
-    write_table(text, &heads, &rows);
+    let heads = "Table | Purpose | Columns | Lasts | Attempts | Row | File reference";
+    write_table(text, heads, &rows);
 }
 
 fn exceptions(text: &mut String, inventory: &Inventory) {
@@ -302,19 +278,18 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
             add("values may not be distinguishable".to_owned(), reason);
         }
         if let Some(reason) = &site.allow_redundant {
-            add(
-                "a constraint can say a rule on its columns".to_owned(),
-                reason,
-            );
+            let what = "a constraint can say a rule on its columns";
+            add(what.to_owned(), reason);
         }
     }
     if !rows.is_empty() {
         section(text, "Exceptions", "Allowed at the site, with its reason.");
-        write_table(text, &["Function", "Exception", "Reason"], &rows);
+        write_table(text, "Function | Exception | Reason", &rows);
     }
 }
 
-fn write_table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; N]]) {
+fn write_table<const N: usize>(text: &mut String, heads: &str, rows: &[[String; N]]) {
+    let heads: Vec<&str> = heads.split(" | ").collect();
     // Empty columns are omitted: in most registries no lock has a name or a component.
     let columns = (0..N).filter(|column| rows.iter().any(|row| !row[*column].is_empty()));
     let columns: Vec<usize> = columns.collect();
@@ -328,8 +303,8 @@ fn write_table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[St
     }
 }
 
-/// Text of a doc comment or an argument, which is Markdown. Escapes each `|` that would end the
-/// cell.
+/// Text of a doc comment or an argument, which is Markdown. Each `|` that would end the cell is
+/// escaped.
 fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut is_escaped = false;
@@ -343,8 +318,7 @@ fn plain(text: &str) -> String {
     escaped
 }
 
-/// A code span for a text that can contain backticks: its fence is longer than any of them in a
-/// row.
+/// A code span. Its fence is longer than any run of backticks in the text.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();

@@ -1,5 +1,5 @@
-//! This project's migrations: the lease table, what claims need, the functions that compute keys,
-//! the trigger that guards a table.
+//! This project's migrations: the lease table, the columns and indexes of claims, the functions
+//! that compute keys, and the trigger that guards a table.
 
 pub(crate) mod claim;
 mod require;
@@ -40,7 +40,7 @@ enum Migration {
         output: Output,
     },
     Claim(Box<claim::Arguments>),
-    /// SQL functions that compute the same keys in other programs, such as
+    /// SQL functions that compute these keys in other programs, such as
     /// `advisory_key('booking:42')`
     Keys {
         /// Prints `down.sql`, which drops the functions
@@ -75,7 +75,7 @@ impl Arguments {
 fn lease(name: Option<&String>, is_down: bool) -> Result<String, Failure> {
     let table = cli::lease_table(name)?;
     Ok(match (name, is_down) {
-        // The default one as the file has it, with its comments.
+        // The file of the default table has comments.
         (None, true) => ADVISORY_LEASE_DOWN.to_owned(),
         (None, false) => ADVISORY_LEASE_UP.to_owned(),
         (Some(_), true) => table.down(),

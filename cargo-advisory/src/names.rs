@@ -10,17 +10,17 @@ use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::json;
 
-/// How many locks a slice takes at most, unless its `max_keys` says otherwise, which an inventory
-/// does not have.
+/// The number of locks that a slice takes at most by default. An inventory does not have
+/// `max_keys`.
 const MANY: u64 = 64;
 
 // The files with the lock sites.
 #[derive(Args)]
 pub(crate) struct NameSources {
-    /// A program whose lock sites give the names
+    /// A program that has the lock sites with the names
     #[arg(long, value_name = "FILE", global = true)]
     artifact: Vec<PathBuf>,
-    /// A dumped inventory (JSON) whose lock sites give the names
+    /// A dumped inventory (JSON) that has the lock sites with the names
     #[arg(long, value_name = "FILE", global = true)]
     inventory: Vec<PathBuf>,
 }
@@ -54,7 +54,7 @@ impl NameSources {
     }
 
     fn inventory(&self) -> Result<Inventory, Failure> {
-        let mut inventory = Inventory::read_named(&self.artifact)?;
+        let mut inventory = Inventory::read(&self.artifact, true)?;
         for file in &self.inventory {
             inventory = inventory.and(json::read_file(file)?);
         }

@@ -1,4 +1,4 @@
-//! Writes one page with all that is known of a program's locks: `cargo advisory report`.
+//! Writes one page with everything that is known about a program's locks: `cargo advisory report`.
 //!
 //! `order` draws the order of locks, with each `circle` in it, and `html` escapes. The page has no
 //! script and loads nothing.
@@ -30,16 +30,10 @@ const STYLE: &str = include_str!("report/style.css");
 
 struct Changes {
     file: String,
-    /// The problems while both releases run.
+    /// The changes that cause problems while both releases run.
     keys: Vec<Finding>,
     /// All other differences.
     sites: Vec<Finding>,
-}
-
-/// The section about the order of locks, and how many cycles it has.
-struct Order {
-    section: String,
-    cycles: usize,
 }
 
 /// Writes one page (HTML) with all locks of a program: by component, in which order, with findings
@@ -92,10 +86,7 @@ impl Arguments {
         };
         let edges = graph::read(&self.from)?;
         let cycles = cycles(&edges);
-        let order = Order {
-            section: order::section(&edges, &cycles),
-            cycles: cycles.len(),
-        };
+        let order = (order::section(&edges, &cycles), cycles.len());
         let page = page(&inventory, &findings, changes.as_ref(), &order);
         self.output.write(&page)?;
         Ok(true)
@@ -106,7 +97,7 @@ fn page(
     inventory: &Inventory,
     findings: &[Finding],
     changes: Option<&Changes>,
-    order: &Order,
+    (order, cycles): &(String, usize),
 ) -> String {
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -122,7 +113,7 @@ fn page(
     section(&mut text, "findings", "Findings");
     let incompatible = changes.map_or(0, |changes| changes.keys.len());
     for (count, what, id) in [
-        (order.cycles, "circle in the order of locks", "order"),
+        (*cycles, "circle in the order of locks", "order"),
         (
             incompatible,
             "change for which two releases cannot run side by side",
@@ -135,8 +126,8 @@ fn page(
         }
     }
     if findings.is_empty() {
-        // Green is for a page on which nothing is red.
-        let is_fine = order.cycles + incompatible == 0;
+        // Nothing is green on a page with something red.
+        let is_fine = cycles + incompatible == 0;
         let class = if is_fine { " class=\"fine\"" } else { "" };
         let _ = writeln!(text, "<p{class}>No two locks can collide by accident.</p>");
     }
@@ -145,7 +136,7 @@ fn page(
     }
     text.push_str("</section>\n");
     section(&mut text, "order", "The order of locks");
-    text.push_str(&order.section);
+    text.push_str(order);
     text.push_str("</section>\n");
     if let Some(changes) = changes {
         since(&mut text, changes);
@@ -254,13 +245,13 @@ impl Lock<'_> {
         format!("lock-{}", html::id(&self.title))
     }
 
-    /// Names it in another component that uses it.
+    /// Links to it from another component that uses it.
     fn link(&self, text: &mut String) {
         let (id, title, of) = (self.id(), code(&self.title), escaped(self.component()));
         let _ = writeln!(text, "<p><a href=\"#{id}\">{title}</a> of {of}</p>");
     }
 
-    /// The values of its sites, each once: sites of one lock can differ.
+    /// The values of its sites, each once. The sites of one lock can differ.
     fn values(&self, of: impl Fn(&Record) -> Option<String>) -> Option<String> {
         let mut values: Vec<String> = Vec::new();
         for value in self.sites.iter().filter_map(|site| of(site)) {
@@ -279,10 +270,8 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
         let _ = writeln!(text, "<p>{}</p>", escaped(purpose));
     }
     let sites = lock.sites.iter();
-    let written: BTreeSet<&str> = sites
-        .flat_map(|site| keys(site))
-        .map(|key| key.written)
-        .collect();
+    let keys = sites.flat_map(|site| keys(site));
+    let written: BTreeSet<&str> = keys.map(|key| key.written).collect();
     let held = |site: &Record| {
         let held = match (site.scope.as_str(), site.mode.as_str()) {
             ("none", _) => return None,

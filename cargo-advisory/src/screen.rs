@@ -1,6 +1,6 @@
-//! The output: where it goes, how wide it can be, and whether it has colours.
+//! The output: its destination, its width and its colours.
 //!
-//! Styles are always written; `anstream` removes them in a pipe, in a file, with `NO_COLOR`, or as
+//! Styles are always written. `anstream` removes them in a pipe, in a file, with `NO_COLOR`, or as
 //! `--color` says.
 
 use std::fs;
@@ -20,7 +20,7 @@ pub(crate) const KEY: Style = AnsiColor::Green.on_default();
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
 
-/// Writes to the file, and creates its folder, or to the standard output.
+/// Writes to the file, and creates its folder. Without a file, writes to the standard output.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
@@ -39,27 +39,27 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     print(text).map(drop)
 }
 
-/// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe
-/// is written to.
+/// Replaces the file as a whole, so that a write that fails does not change it. A device or a pipe
+/// is written directly.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut path = path.to_owned();
     let mut new = tempfile::Builder::new();
     new.prefix(".advisory-");
-    // The mode of a new file, before the process's mask.
+    // The mode of a new file, to which the mask of the process applies.
     #[cfg(unix)]
     new.permissions(fs::Permissions::from_mode(0o666));
     let before = match fs::metadata(&path) {
         Ok(there) if !there.is_file() => return fs::write(path, text),
         Ok(there) => {
-            // The target of a link, if it may be written.
+            // The target of a link is replaced, if it may be written.
             path = fs::canonicalize(path)?;
             fs::OpenOptions::new().write(true).open(&path)?;
             Some(there.permissions())
         }
         Err(_) => None,
     };
-    // No file can be created in its folder, or renamed to it, as in a container that mounts only
-    // this file.
+    // For example, in a container that mounts only this file, no file can be created next to it, or
+    // renamed to it.
     let directly = || fs::write(&path, text);
     let Ok(mut file) = new.tempfile_in(path.with_file_name("")) else {
         return directly();
@@ -71,11 +71,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.persist(&path).map(drop).or_else(|_| directly())
 }
 
-/// Writes to the standard output; returns whether it is still open for reading, unlike with
+/// Writes to the standard output. Returns `false` if nobody reads it, as with
 /// `cargo advisory dump | head`.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     let mut output = anstream::stdout();
-    // After the last line break there can be what clears the rest of a terminal.
+    // The code that clears the rest of a terminal can follow the last line break.
     match output
         .write_all(text.as_bytes())
         .and_then(|()| output.flush())
@@ -86,15 +86,15 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Returns whether the other end of the standard output is gone: nobody reads the pipe, or the
+/// Returns `true` if the other end of the standard output is gone: nobody reads the pipe, or the
 /// terminal was closed, which a write reports as an input/output error.
 fn is_gone(error: &io::Error) -> bool {
     const EIO: i32 = 5;
     error.kind() == io::ErrorKind::BrokenPipe || cfg!(unix) && error.raw_os_error() == Some(EIO)
 }
 
-/// Returns whether the other end of the standard output is gone, also if nothing has been written
-/// since. It never is for a file.
+/// Returns `true` if the other end of the standard output is gone, even if nothing has been written
+/// since. Returns `false` for a file.
 #[cfg(unix)]
 pub(crate) fn is_closed() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -106,7 +106,7 @@ pub(crate) fn is_closed() -> bool {
     changed.is_ok() && watched[0].revents().intersects(events)
 }
 
-/// Elsewhere only a write notices it.
+/// On other systems only a write notices it.
 #[cfg(not(unix))]
 pub(crate) fn is_closed() -> bool {
     false

@@ -1,6 +1,7 @@
-//! The artifacts that a subcommand reads: those that are named, or those that `cargo build` makes.
+//! The artifacts that a subcommand reads: those that the user names, or those that `cargo build`
+//! makes.
 //!
-//! The flags are passed to `cargo build` unchanged; flags that are not in this list go after `--`.
+//! The flags are passed to `cargo build` unchanged. Flags that are not listed here go after `--`.
 
 use std::path::PathBuf;
 
@@ -10,8 +11,7 @@ use crate::cargo;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
 
-/// The flags of `cargo build`: the name, the letter, the value's name and the help. A table,
-/// because they are only passed on.
+/// The flags of `cargo build`: the name, the letter, the name of the value, and the help.
 const FLAGS: [(&str, &str, &str, &str); 25] = [
     ("package", "p", "SPEC", "Package to build"),
     ("workspace", "", "", "All packages of the workspace"),
@@ -119,10 +119,20 @@ pub(crate) struct Artifacts {
 
 impl Artifacts {
     pub(crate) fn inventory(&self) -> Result<Inventory, Failure> {
+        self.read(false)
+    }
+
+    /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: refuses
+    /// an artifact that is named and has none.
+    pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
+        self.read(true)
+    }
+
+    fn read(&self, has_records: bool) -> Result<Inventory, Failure> {
         if self.artifact.is_empty() {
-            return Inventory::read(&self.selection.build()?);
+            return Inventory::read(&self.selection.build()?, false);
         }
-        Inventory::read(&self.artifact)
+        Inventory::read(&self.artifact, has_records)
     }
 
     pub(crate) fn are_named(&self) -> bool {
@@ -132,15 +142,6 @@ impl Artifacts {
     pub(crate) fn manifest_path(&self) -> Option<&str> {
         let mut flags = self.selection.0.iter().rev();
         flags.find_map(|flag| flag.strip_prefix("--manifest-path="))
-    }
-
-    /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: each
-    /// artifact that is named must have some.
-    pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
-        if self.artifact.is_empty() {
-            return self.inventory();
-        }
-        Inventory::read_named(&self.artifact)
     }
 }
 

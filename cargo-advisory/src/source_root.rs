@@ -1,5 +1,5 @@
-//! The root of the repository that is checked, and where its crates are below it: the paths that a
-//! code host shows.
+//! The root of the checked repository and the folders of its crates, for the paths that a code host
+//! shows.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,21 +17,22 @@ pub(crate) struct SourceRoot {
     manifest: PathBuf,
 }
 
-/// A line of a file, as a record or the user names the file.
+/// A line of a file. A record or the user names the file.
 pub(crate) enum SourceLine {
-    /// In a crate: relative to its manifest, or below `$OUT_DIR`, or empty in a slim inventory.
+    /// The file is relative to the crate's manifest, or below `$OUT_DIR`, or empty in a slim
+    /// inventory.
     Crate {
         krate: String,
         file: String,
         line: u32,
     },
-    /// In a document or an inventory: relative to the working directory.
+    /// A document or an inventory, relative to the working directory.
     Document { file: PathBuf, line: usize },
 }
 
 impl SourceLine {
-    /// The line of a record; of one from another inventory that file, because the record's line is
-    /// not of this source tree.
+    /// The line of a record. For a record of another inventory it is in the inventory's file,
+    /// because the record's line is not in this source tree.
     pub(crate) fn of_record(krate: &str, file: &str, line: u32, from: Option<&Path>) -> Self {
         match from {
             Some(from) => Self::Document {
@@ -55,7 +56,7 @@ pub(crate) struct Located {
 }
 
 impl SourceRoot {
-    /// Asks cargo for the packages. Outside of a workspace, as with `--artifact`, none is known.
+    /// Asks cargo for the packages. Outside of a workspace there are none.
     pub(crate) fn find(manifest_path: Option<&str>) -> Self {
         let metadata = metadata(manifest_path).unwrap_or_default();
         let workspace = match metadata["workspace_root"].as_str() {
@@ -85,8 +86,8 @@ impl SourceRoot {
         Located { path, line: 1 }
     }
 
-    /// `None` for what is not below the root: a dependency, a file that a build script wrote, or a
-    /// record without its file.
+    /// `None` if the line is not below the root: in a dependency, in a file that a build script
+    /// wrote, or of a record without a file.
     pub(crate) fn locate(&self, line: &SourceLine) -> Option<Located> {
         let (file, line) = match line {
             SourceLine::Document { file, line } => {
@@ -101,7 +102,7 @@ impl SourceRoot {
             }
         };
         let path = self.below(&canonical(file))?;
-        // The first line has the number 1 everywhere.
+        // A record without a line has the number 0.
         let line = line.max(1);
         Some(Located { path, line })
     }
@@ -112,8 +113,8 @@ impl SourceRoot {
     }
 }
 
-/// Without symbolic links, so that one path can be a prefix of the other. A file that does not
-/// exist stays as it is.
+/// The path without symbolic links, so that it can be compared. A path that does not exist is
+/// unchanged.
 fn canonical(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }

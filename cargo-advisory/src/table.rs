@@ -1,6 +1,4 @@
-//! An inventory as a table on a terminal.
-//!
-//! Each key and each claim has a row, or a paragraph if the terminal is too narrow.
+//! An inventory as a table on a terminal: a row for each key and each claim.
 
 use std::fmt::Write;
 
@@ -9,72 +7,29 @@ use advisory_pattern::{ClaimRecord, LockedKey};
 use crate::columns::Columns;
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
 use crate::screen::{DIM, KEY, PLAIN};
-use crate::text::{joined, printable};
+use crate::text::printable;
 
 const KEYS: Columns<6> = Columns {
-    heads: ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"],
+    heads: "KEY | NAME | DERIVATION | SCOPE | FUNCTION | PLACE",
     styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
 const CLAIMS: Columns<5> = Columns {
-    heads: ["CLAIMS ON", "COLUMNS", "TTL", "ROW", "PLACE"],
+    heads: "CLAIMS ON | COLUMNS | TTL | ROW | PLACE",
     styles: [KEY, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
-/// A column is at least as wide as this, because less is unreadable.
 const NARROWEST: usize = 20;
 
 pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
-    let mut text = table(
-        &KEYS,
-        &rows(inventory),
-        width,
-        |[key, name, derivation, scope, function, place]| {
-            let facts = [name, scope, derivation].map(String::as_str);
-            let facts = joined(facts.into_iter().filter(|fact| !fact.is_empty()), ", ");
-            let place = match place.as_str() {
-                "" => String::new(),
-                place => format!("{DIM}{place}{DIM:#}"),
-            };
-            (key.clone(), vec![facts, function.clone(), place])
-        },
-    );
-    text.push_str(&table(
-        &CLAIMS,
-        &claims(inventory),
-        width,
-        |[table, columns, ttl, row, place]| {
-            (
-                table.clone(),
-                [columns, ttl, row, place].map(Clone::clone).to_vec(),
-            )
-        },
-    ));
+    let mut text = String::new();
+    let keys = KEYS.draw(&rows(inventory), width);
+    let claims = CLAIMS.draw(&claims(inventory), width);
+    for table in [keys, claims].iter().filter(|table| !table.is_empty()) {
+        let _ = writeln!(text, "{table}");
+    }
     let _ = writeln!(text, "{}", printable(&inventory.summary()));
     text
-}
-
-/// A table, or a paragraph for each row if the terminal is too narrow: its key, and more lines.
-fn table<const N: usize>(
-    columns: &Columns<N>,
-    rows: &[[String; N]],
-    width: Option<usize>,
-    paragraph: impl Fn(&[String; N]) -> (String, Vec<String>),
-) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let drawn = columns.draw(rows, width).unwrap_or_else(|| {
-        let mut text = String::new();
-        for (key, lines) in rows.iter().map(paragraph) {
-            let _ = writeln!(text, "{KEY}{key}{KEY:#}");
-            for line in lines.iter().filter(|line| !line.is_empty()) {
-                let _ = writeln!(text, "  {line}");
-            }
-        }
-        text
-    });
-    drawn + "\n"
 }
 
 fn rows(inventory: &Inventory) -> Vec<[String; 6]> {
@@ -214,7 +169,7 @@ mod tests {
                 assert!(text.contains(cell), "{width}: {text}");
             }
             let letters: String = text.split_whitespace().collect();
-            let least = whole.len() - KEYS.heads.concat().len();
+            let least = whole.len() - KEYS.heads.replace(" | ", "").len();
             assert!(letters.len() >= least, "{width}: {text}");
         }
     }

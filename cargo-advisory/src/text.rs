@@ -1,4 +1,4 @@
-//! Texts of messages: those of others made safe for a terminal, lists and plurals.
+//! The text of messages: what others wrote made safe for a terminal, lists, and plurals.
 
 use std::fmt::{Display, Write as _};
 
@@ -11,7 +11,7 @@ pub(crate) fn one_line(text: &str) -> String {
         } else {
             letter
         };
-        // Queries have several lines, and indentation.
+        // Queries can have several lines, and indentation.
         if !(letter == ' ' && line.ends_with(' ')) {
             line.push(letter);
         }
@@ -19,15 +19,15 @@ pub(crate) fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// Returns whether a character controls a terminal instead of being displayed: control characters,
-/// and those that change the direction of the text after them or are invisible.
+/// Returns `true` if a character controls a terminal instead of being displayed: control
+/// characters, and characters that change the direction of the text after them or are invisible.
 pub(crate) fn controls_terminal(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`],
-/// with all its spaces and lines.
+/// A text from outside of this program, without characters that control a terminal. Unlike with
+/// [`one_line`], spaces and line breaks are kept.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|letter| letter != '\n' && controls_terminal(letter), " ")
 }

@@ -14,21 +14,19 @@ use crate::inventory::{Inventory, keys};
 use crate::text::{joined, one_line};
 
 /// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns
-/// of their keys, whether a write is checked at once, and whether two rows that have NULL in a
-/// column can be equal in the others.
-const INDEXES: &str = "SELECT i.indexrelid::pg_catalog.regclass::pg_catalog.text, i.indisprimary, i.indisunique, i.indisexclusion, \
-     ARRAY(SELECT pg_catalog.pg_get_indexdef(i.indexrelid, k::pg_catalog.int4, true) \
-     FROM pg_catalog.generate_series(1, i.indnkeyatts::pg_catalog.int4) AS k), i.indimmediate, \
+/// of the key, immediate, and true if two rows with NULL in one column can be equal in the others.
+const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indisprimary, i.indisunique, i.indisexclusion, \
+     ARRAY(SELECT pg_get_indexdef(i.indexrelid, k, true) FROM generate_series(1, i.indnkeyatts::int4) AS k), i.indimmediate, \
      NOT i.indnullsnotdistinct AND EXISTS (SELECT 1 \
-     FROM pg_catalog.generate_series(0, i.indnkeyatts::pg_catalog.int4 - 1) AS k LEFT JOIN pg_catalog.pg_attribute AS a \
+     FROM generate_series(0, i.indnkeyatts::int4 - 1) AS k LEFT JOIN pg_catalog.pg_attribute AS a \
      ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k] WHERE a.attnotnull IS NOT TRUE) \
      FROM pg_catalog.pg_index AS i WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL ORDER BY 1";
 
-/// The columns of a table, whether each can be NULL and is a range, and whether the table is
-/// partitioned: an index on it cannot be created `CONCURRENTLY`.
-const COLUMNS: &str = "SELECT a.attname::pg_catalog.text, c.relkind = 'p', NOT a.attnotnull, t.typtype = 'r' \
+/// The columns of a table, each with three bools: the table is partitioned, the column can be NULL,
+/// and it is a range.
+const COLUMNS: &str = "SELECT a.attname::text, c.relkind = 'p', NOT a.attnotnull, t.typtype = 'r' \
      FROM pg_catalog.pg_class AS c \
-     JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
+     JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0::int2 AND NOT a.attisdropped \
      JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = $1 ORDER BY a.attnum";
 
 const WAIT: &str = "SET LOCAL statement_timeout = '3s'";
@@ -37,9 +35,9 @@ struct Index {
     name: String,
     kind: IndexKind,
     columns: Vec<String>,
-    /// Not so for a deferrable constraint, with which `ON CONFLICT` is an error.
+    /// False for a deferrable constraint, which `ON CONFLICT` does not accept.
     is_immediate: bool,
-    /// True if rows with NULL are not compared.
+    /// True if the index does not compare rows with NULL.
     omits_nulls: bool,
 }
 
@@ -57,8 +55,7 @@ struct Column {
     is_range: bool,
 }
 
-/// Looks at every table that a lock guards, unless a site of the lock says why it is needed all the
-/// same.
+/// Looks at every table that a lock guards, except for locks with a reason in `allow_redundant`.
 pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
     let sites = inventory.sites.iter();
     let needed = sites.filter(|site| site.allow_redundant.is_some());
@@ -156,7 +153,7 @@ impl Guarded<'_> {
         }
     }
 
-    /// A constraint that says a rule on the columns.
+    /// Finds a constraint that enforces a rule on the columns.
     fn said_already(&self, indexes: &[Index]) -> Option<Finding> {
         let wanted = self.plain();
         let (name, lock) = (self.table, self.lock);
@@ -207,7 +204,7 @@ impl Guarded<'_> {
         Some(self.advice(message, Vec::new(), &help))
     }
 
-    /// A unique index, if no two rows have equal values.
+    /// Advises a unique index if no two rows have equal values.
     async fn could_be_unique(
         &self,
         client: &Client,
@@ -244,8 +241,8 @@ impl Guarded<'_> {
         )))
     }
 
-    /// The rows that a constraint does not compare: those with NULL in one of the lock's columns or
-    /// of `more`. An expression can be NULL too.
+    /// Notes about NULL, with which a constraint compares no rows, in the lock's columns and in
+    /// `more`. An expression can be NULL too.
     fn nulls(&self, more: &[String]) -> Vec<String> {
         let name = self.table;
         let (mut can_be_null, mut notes) = (false, Vec::new());
@@ -273,7 +270,7 @@ impl Guarded<'_> {
         notes
     }
 
-    /// An exclusion constraint, if no two rows of one key have ranges that overlap.
+    /// Advises an exclusion constraint if the ranges of no two rows of one key overlap.
     async fn could_exclude(&self, client: &Client) -> Result<Option<Finding>, Failure> {
         let (name, lock) = (self.table, self.lock);
         let list = self.columns.join(", ");
@@ -303,7 +300,7 @@ impl Guarded<'_> {
         Ok(None)
     }
 
-    /// That no index begins with one of the columns.
+    /// Advises an index if none begins with one of the columns.
     fn lacks_index(&self, indexes: &[Index]) -> Option<Finding> {
         let (name, lock, wanted) = (self.table, self.lock, self.plain());
         let leads = |index: &Index| {
@@ -334,14 +331,14 @@ impl Guarded<'_> {
             places: vec![place],
             notes,
             help: format!(
-                "{help}; to keep it as it is: `allow_redundant = \"the reason\"` beside `guards`"
+                "{help}; to keep it as it is: `allow_redundant = \"the reason\"` next to `guards`"
             ),
         }
     }
 }
 
 /// The columns or expressions from which the lock's key is computed: those of the table's trigger,
-/// else the columns of the placeholders' names; `None` if one is not known, or if the lock has
+/// or else the columns that the placeholders name. `None` if a column is not known, or if there are
 /// none.
 fn columns(
     site: &Record,
@@ -390,14 +387,14 @@ async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>, Fai
     .await
 }
 
-/// An expression without parentheses and spaces, which the server writes in its own way.
+/// An expression without parentheses and spaces, because the server adds its own.
 fn plain(expression: &str) -> String {
     let is_kept = |letter: &char| !letter.is_whitespace() && !"()".contains(*letter);
     expression.chars().filter(is_kept).collect()
 }
 
-/// Returns the number of rows of the table, if no two have equal values in these columns; `None` if
-/// two have, or if it takes too long.
+/// Returns the number of rows of the table; `None` if two of them have equal values in these
+/// columns, or if counting takes too long.
 async fn has_one_row_each(
     client: &Client,
     table: &str,
@@ -411,9 +408,9 @@ async fn has_one_row_each(
     Ok(rows.filter(|_| most == Some(1)))
 }
 
-/// Returns whether there are rows with the same values in these columns, and none of them overlap
-/// in the range; `false` if it takes too long. In the order of their starts a range that overlaps
-/// another one overlaps its neighbour too.
+/// Returns `true` if there are rows with equal values in these columns, and the ranges of none of
+/// them overlap. Ordered by their starts, a range that overlaps another one overlaps its neighbour
+/// too.
 async fn are_apart(
     client: &Client,
     table: &str,
@@ -429,8 +426,8 @@ async fn are_apart(
     Ok(pairs.is_some_and(|pairs| pairs > 0) && overlaps == Some(0))
 }
 
-/// The two numbers of a question that may take [`WAIT`]; `None` if it takes longer, or for a role
-/// that may not read the table.
+/// The two numbers that a query returns; `None` if it takes longer than [`WAIT`], or if the role
+/// may not read the table.
 async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2], Failure> {
     let bounded = format!("START TRANSACTION READ ONLY; {WAIT}; {question}; ROLLBACK");
     let Ok(rows) = with_timeout(client.simple_query(&bounded)).await? else {

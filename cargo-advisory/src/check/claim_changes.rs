@@ -1,4 +1,4 @@
-//! Compares the claims of two releases: what goes wrong while their workers run side by side.
+//! Compares the claims of two releases, with what goes wrong while workers of both run.
 
 use std::path::Path;
 
@@ -40,9 +40,9 @@ const COLUMNS: [(&str, &str); 7] = [
     ),
 ];
 
-/// Finds the claims of the previous release that this one makes otherwise, in a way that matters
-/// while both run. `ttl` and `renew` are written into each row, `max_attempts` is that of the
-/// release that ends the attempt, and the column of the error is read by people.
+/// Finds claims that differ from the previous release in a way that matters while both run. `ttl`
+/// and `renew` are written into each row, `max_attempts` is that of the release that ends the
+/// attempt, and only people read the column of the error.
 pub(crate) fn find(
     inventory: &Inventory,
     old: &Inventory,
@@ -51,7 +51,7 @@ pub(crate) fn find(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for before in &old.claims {
-        // A row's type can be renamed, and its table too, but hardly both at once.
+        // The type of a row can be renamed, and its table, but hardly both at once.
         let same_row = |claim: &&ClaimRecord| claim_path(claim) == claim_path(before);
         let same_table = |claim: &&ClaimRecord| claim.table_name() == before.table_name();
         let claims = || inventory.claims.iter();
@@ -60,10 +60,8 @@ pub(crate) fn find(
         let Some(now) = now.or_else(|| claims().find(same_table)) else {
             continue;
         };
-        if [before, now]
-            .iter()
-            .any(|claim| allowed.contains(&claim_path(claim)))
-        {
+        let is_allowed = |claim: &ClaimRecord| allowed.contains(&claim_path(claim));
+        if is_allowed(before) || is_allowed(now) {
             continue;
         }
         findings.extend(changes(before, now).into_iter().map(|(what, note)| Finding {

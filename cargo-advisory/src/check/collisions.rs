@@ -56,7 +56,7 @@ mod tests {
     use super::within;
     use crate::inventory::Inventory;
 
-    /// One finding for all of them, which says how many there are.
+    /// There is one finding for all of them.
     #[test]
     fn a_third_site_of_one_number_is_counted() {
         let site = |krate: &str| Record {

@@ -13,24 +13,25 @@ use crate::guard::{Guard, Table, key_text};
 use crate::inventory::{Inventory, keys, path};
 use crate::text::{joined, one_line, plural};
 
-/// The table, its partitions and its inheritance children: a write can name each of them.
-const FAMILY: &str = "WITH RECURSIVE family (oid) AS (SELECT pg_catalog.to_regclass($1)::pg_catalog.oid \
+/// The table, its partitions and its inheritance children. A write can name each of them.
+const FAMILY: &str = "WITH RECURSIVE family (oid) AS (SELECT to_regclass($1)::oid \
      UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid) \
-     SELECT c.oid, pg_catalog.format('%I.%I', n.nspname, c.relname), c.relispartition, c.relkind = 'f' \
+     SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relispartition, c.relkind = 'f' \
      FROM family AS f JOIN pg_catalog.pg_class AS c ON c.oid = f.oid \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
-     ORDER BY c.oid <> pg_catalog.to_regclass($1), n.nspname, c.relname";
+     ORDER BY c.oid <> to_regclass($1)::oid, n.nspname, c.relname";
 
-/// The triggers of a table that this command has written, and whether each fires for every write of
-/// an ordinary session. Before PostgreSQL 15 the copy on a partition counts as internal.
-const TRIGGERS: &str = "SELECT t.tgname::pg_catalog.text, p.prosrc, t.tgtype, \
-     t.tgenabled::pg_catalog.text = ANY ('{O,A}') AND t.tgqual IS NULL AND t.tgattr::pg_catalog.text = '' \
+/// The triggers of a table that this command has written, each with a bool that is true if it fires
+/// for every write of an ordinary session. Before PostgreSQL 15 the copy on a partition counts as
+/// internal.
+const TRIGGERS: &str = "SELECT t.tgname::text, p.prosrc, t.tgtype, \
+     t.tgenabled::text = ANY ('{O,A}') AND t.tgqual IS NULL AND t.tgattr::text = '' \
      AND p.proconfig @> '{\"search_path=pg_catalog, pg_temp\",TimeZone=UTC}' \
      FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
-     WHERE t.tgrelid = $1 AND (NOT t.tgisinternal OR t.tgparentid <> 0) \
-     AND p.prosrc LIKE '%-- advisory guard %' ORDER BY t.tgname";
+     WHERE t.tgrelid = $1 AND (NOT t.tgisinternal OR t.tgparentid <> 0::oid) \
+     AND strpos(p.prosrc, '-- advisory guard ') > 0 ORDER BY t.tgname";
 
-/// The maximum number of tables below a guarded one that a finding names.
+/// A finding names at most this many tables below a guarded one.
 const MOST_NAMED: usize = 3;
 
 pub(super) struct Relation {
@@ -84,13 +85,13 @@ fn finding(site: &Record, table: &str, why: &[String]) -> Finding {
         notes: why.iter().map(|why| one_line(why)).collect(),
         help: format!(
             "run the migration that `cargo advisory migration require --lock '{lock}' --table {table}` prints (if there is a trigger \
-             already, behind what `--down` prints, in one transaction), or leave the table out of `guards`"
+             already, after what `--down` prints, in one transaction), or leave the table out of `guards`"
         ),
     }
 }
 
-/// The problems of the triggers of the table, and of the tables below it; none if they guard it by
-/// one of the keys.
+/// The problems of the triggers of the table and of the tables below it. There is none if they
+/// guard it by one of the keys.
 async fn problems(
     client: &Client,
     table: &Table,
@@ -132,8 +133,8 @@ async fn problems(
     Ok(wrong)
 }
 
-/// The problem of the triggers of one table; `None` if together they refuse every write without one
-/// of the keys.
+/// The problem of the triggers of one table; `None` if they refuse every write without one of the
+/// keys.
 fn wrong_triggers(
     table: &Table,
     relation: &Relation,
@@ -183,8 +184,8 @@ fn wrong_triggers(
     Some(why.unwrap_or_else(|| "has no trigger for the lock".to_owned()))
 }
 
-/// The table and its partitions and children. Empty if the table does not exist, or the role may
-/// not use its schema.
+/// The table, its partitions and its children. Empty if the table does not exist, or if the role
+/// may not use its schema.
 pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
     query_as(client, FAMILY, &[&table.sql()], |row| {
         Ok(Relation {

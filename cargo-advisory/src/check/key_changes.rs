@@ -1,5 +1,4 @@
-//! Compares the locks of two releases: their keys, numbers of permits, modes, and whether a
-//! completed key is kept.
+//! Compares the locks of two releases: their keys, numbers of permits, modes, and `keep`.
 //!
 //! While a fleet is half upgraded, old and new processes exclude each other only if they lock equal
 //! numbers.
@@ -17,7 +16,7 @@ use crate::inventory::{Inventory, Key, keys, path};
 use crate::key_values;
 use crate::text::joined;
 
-/// A lock site with its keys, of which declared locks have their patterns.
+/// A lock site with its keys. A key that is a declared lock has the pattern of that lock.
 struct Site<'a> {
     record: &'a Record,
     space: KeySpace,
@@ -29,26 +28,27 @@ struct SiteKey<'a> {
     derivation: &'a str,
     /// The path of the declared lock that the key's expression names.
     declared: Option<String>,
-    /// The source of the values of the key as it is written; `None` if that cannot be seen.
+    /// The expressions of the values, as they are written; `None` if they cannot be seen.
     values: Option<Vec<String>>,
-    /// True if it is a key for each element of a slice.
+    /// True if each element of a slice has a key.
     is_slice: bool,
     /// `None` if the key is known only at run time.
     comparable: Option<ComparableKey>,
 }
 
-/// The part of a key that decides which processes exclude each other: without the names of
+/// The part of a key that decides which processes exclude each other. It lacks the names of
 /// placeholders.
 struct ComparableKey {
-    /// For comparison as an advisory lock.
+    /// Compared if both are advisory locks.
     number: String,
     text: String,
 }
 
-/// Lock sites by what identifies a lock in two releases: its name, or its function.
+/// Lock sites by the identity of a lock in two releases: its name, or its function.
 type Group<'a> = BTreeMap<String, Vec<&'a Site<'a>>>;
 
-/// The differences between a site of the new release and one of the old release, the least first.
+/// A difference between a site of the new release and one of the old release. The least one is
+/// first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Difference {
     Keep,
@@ -57,7 +57,7 @@ enum Difference {
     Key,
 }
 
-/// Finds the locks of the previous release that this one takes otherwise.
+/// Finds the locks that this release takes in another way than the previous one.
 pub(crate) fn find(
     inventory: &Inventory,
     old: &Inventory,
@@ -92,9 +92,8 @@ pub(crate) fn find(
     findings
 }
 
-/// Finds the locks without a name of functions that no longer exist, and the new functions of their
-/// module that lock a key of the same values: a function that was renamed together with its key
-/// looks like this.
+/// Finds locks without a name that may have been renamed together with their key: the function no
+/// longer exists, and its module has a new one with values of equal shapes in its key.
 fn replacements(
     old: &[Site<'_>],
     new: &[Site<'_>],
@@ -117,7 +116,7 @@ fn replacements(
     let mut added: Vec<&Site<'_>> = new.iter().filter(|site| is_missing(site, old)).collect();
     let mut findings = Vec::new();
     for gone in old.iter().filter(|site| is_missing(site, new)) {
-        // Somebody else still takes its key.
+        // Another site still takes its key.
         if new.iter().any(|site| gone.difference(site).is_none()) {
             continue;
         }
@@ -155,8 +154,8 @@ fn replacements(
     findings
 }
 
-/// Names the keys with values of types that no inventory has: those of a field, where the pattern
-/// does not say its shape.
+/// Names the keys with values whose types no inventory has: fields, if the pattern does not give
+/// their shape.
 fn unknown_types(sites: &[Site<'_>]) -> Option<Finding> {
     let mut unknown: Vec<(&Site<'_>, String)> = Vec::new();
     for site in sites {
@@ -181,8 +180,8 @@ fn unknown_types(sites: &[Site<'_>]) -> Option<Finding> {
         ),
         places: vec![Place::site(site.record, None, "")],
         notes: vec![
-            "the compiler does not tell the attribute the type of a field, so the inventory does not have it; with another type the \
-             same value can be another text, and another key"
+            "the attribute cannot see the type of a field, so the inventory does not have it; with another type an equal value can be \
+             another text, and another key"
                 .to_owned(),
         ],
         help: format!("write its shape, such as `<{name}: timestamp>`: then another type does not compile"),
@@ -208,8 +207,7 @@ fn group_by<'a>(
     group
 }
 
-/// A lock that was removed is not compared: it excludes no process, and the previous release does
-/// not need it to.
+/// The change of a lock. A lock that was removed is not compared.
 fn change(
     identity: &str,
     old: &[&Site<'_>],
@@ -224,7 +222,7 @@ fn change(
     if old.iter().chain(new).any(is_allowed) {
         return None;
     }
-    // Methods of several types can have one path. Each has what it had, or one of them was removed.
+    // Methods of several types can have one path. Those that are unchanged are left out.
     let (mut old, mut new) = (old.to_vec(), new.to_vec());
     remove_pairs(&mut old, &mut new, Site::is_written_as);
     remove_pairs(&mut old, &mut new, |old, new| old.difference(new).is_none());
@@ -232,20 +230,13 @@ fn change(
     let new = new.iter();
     let differences = new.filter_map(|new| Some((old_site.difference(new)?, *new)));
     let (difference, new_site) = differences.min_by_key(|(difference, _)| *difference)?;
+    let (noun, was, is) = difference.values(old_site, new_site);
     Some(Finding {
         kind: "key-change",
-        message: difference.message(identity, old_site, new_site),
+        message: format!("the {noun} of advisory lock `{identity}` has changed from {was} to {is}"),
         places: vec![
-            Place::site(
-                new_site.record,
-                None,
-                &format!("has the new {}", difference.noun()),
-            ),
-            Place::site(
-                old_site.record,
-                Some(from),
-                &format!("has the old {}", difference.noun()),
-            ),
+            Place::site(new_site.record, None, &format!("has the new {noun}")),
+            Place::site(old_site.record, Some(from), &format!("has the old {noun}")),
         ],
         notes: vec![difference.note().to_owned()],
         help: difference.help(identity),
@@ -265,12 +256,13 @@ fn remove_pairs<'s, 'a>(
 }
 
 impl Difference {
-    fn message(self, identity: &str, old: &Site<'_>, new: &Site<'_>) -> String {
+    /// The noun for it, and the value in each release.
+    fn values(self, old: &Site<'_>, new: &Site<'_>) -> (&'static str, String, String) {
         let keep = |site: &Site<'_>| match &site.record.keep {
             Some(keep) => format!("`{keep}`"),
             None => "none".to_owned(),
         };
-        let (what, was, is) = match self {
+        match self {
             Self::Keep => ("`keep`", keep(old), keep(new)),
             Self::Mode => ("mode", old.record.mode.clone(), new.record.mode.clone()),
             Self::Permits => (
@@ -287,16 +279,6 @@ impl Difference {
                     .unwrap_or_else(|| (old.written(), new.written()));
                 ("key", was, is)
             }
-        };
-        format!("the {what} of advisory lock `{identity}` has changed from {was} to {is}")
-    }
-
-    const fn noun(self) -> &'static str {
-        match self {
-            Self::Keep => "`keep`",
-            Self::Mode => "mode",
-            Self::Permits => "number",
-            Self::Key => "key",
         }
     }
 
@@ -383,7 +365,7 @@ impl<'a> Site<'a> {
         (!mode.is_empty()).then(|| (path(self.record), mode))
     }
 
-    /// Returns whether the new release's site takes each key of this one, of the same values.
+    /// Returns `true` if the new release's site takes each key of this one, with equal values.
     fn is_taken_by(&self, new: &Self) -> bool {
         let comparison = self.space.comparison(new.space);
         if comparison == Comparison::Disjoint {
@@ -392,11 +374,11 @@ impl<'a> Site<'a> {
         let mut free: Vec<&SiteKey<'_>> = new.keys.iter().collect();
         let mut missing: Vec<&SiteKey<'_>> = self.keys.iter().collect();
         let mut values = Vec::new();
-        // Equal values first: two keys of one form can be of different values.
+        // Keys with equal values are matched first: two keys of one form can have different values.
         for is_same_value in [true, false] {
             missing.retain(|old| {
                 let is_equal = |new: &SiteKey<'_>| old.equals(new, comparison);
-                // A slice locks several keys, so one key is less.
+                // A slice locks several keys, so one key is fewer.
                 let is_fewer = old.is_slice && free.iter().filter(|new| is_equal(new)).count() == 1;
                 let found = free.iter().position(|new| {
                     is_equal(new)
@@ -500,7 +482,7 @@ impl<'a> SiteKey<'a> {
         }
     }
 
-    /// The values of both keys that have one place; none if one of them is a slice, or its values
+    /// The values of both keys at equal places; none if only one key is a slice, or if values
     /// cannot be seen.
     fn pairs(&self, new: &Self) -> Vec<(String, String)> {
         let (Some(old), Some(new_values)) = (&self.values, &new.values) else {
@@ -522,7 +504,7 @@ impl<'a> SiteKey<'a> {
             }
             _ => return false,
         };
-        // If the declared lock's own key has changed, that is a finding of its declaration.
+        // A change of the declared lock's own key is a finding at its declaration.
         let is_same_lock = self.declared.is_some() && self.declared == other.declared;
         match comparison {
             Comparison::Numbers => is_same_lock || here.number == there.number,

@@ -1,4 +1,4 @@
-//! Comparison of the committed registry document with the program.
+//! Compares the committed registry document with the program.
 //!
 //! Line numbers are not compared, because every edit would fail a build.
 
@@ -15,8 +15,7 @@ use crate::inventory::{Inventory, claim_path, path};
 use crate::text::printable;
 use crate::{json, markdown};
 
-/// Compares the document with what `dump` would write. The text shows whether it is JSON or
-/// Markdown.
+/// Compares the document, which is JSON or Markdown, with what `dump` would write.
 pub(crate) fn compare(
     inventory: &Inventory,
     file: &Path,
@@ -106,8 +105,8 @@ impl<R: Ord> Kind<R> {
         findings
     }
 
-    /// The records that the others lack. Methods of several types can be equal sites, so each is
-    /// matched with one.
+    /// The records that the others lack. Each record is matched with one other, because methods of
+    /// several types can be equal sites.
     fn unmatched<'r>(&self, records: &'r [R], others: &[R]) -> Vec<&'r R> {
         let mut counts: BTreeMap<R, usize> = BTreeMap::new();
         for other in others {
@@ -160,7 +159,7 @@ fn compare_lines(wanted: &str, text: &str, file: &Path) -> Option<Finding> {
         }
     }
     if notes.is_empty() {
-        notes.push("the same lines, in another order or number".to_owned());
+        notes.push("no other lines, but another order or number of them".to_owned());
     }
     Some(Finding {
         kind: "drift",
@@ -178,8 +177,8 @@ fn help(file: &Path, format: &str) -> String {
     )
 }
 
-/// Removes the line number from a table's row: the digits after the last colon, in the last pair of
-/// backticks.
+/// Removes the line number from a row of a table: the digits after the last colon in the last code
+/// span.
 fn without_line_number(row: &str) -> String {
     let place = row.strip_suffix("` |").and_then(|row| row.rsplit_once(':'));
     match place {
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_number_behind_a_file_is_a_line() {
+    fn only_a_number_after_a_file_is_a_line() {
         for (row, expected) in [
             (
                 "| `slot:<id>` | `bank: src/lib.rs:40` |",

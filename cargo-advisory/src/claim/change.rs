@@ -1,5 +1,5 @@
 //! The subcommands that change rows: `retry`, `cancel`, `release` and `prune`. Each prints the
-//! number of rows, and asks.
+//! number of rows and asks for confirmation.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::jobs::{read, write};
 use super::list::rows_of;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
+use crate::cli::Confirmation;
 use crate::duration;
 use crate::failure::{Failure, bail};
-use crate::locks::confirm;
-use crate::screen::{self};
+use crate::screen;
 use crate::text::{joined, one_line};
 
 const BATCH: usize = 1_000;
@@ -31,18 +31,17 @@ pub(super) struct Change {
     /// Their primary keys, `42`, or `house,42` for a key of two columns
     #[arg(value_name = "KEY", required_unless_present_any = ["error", "all"], allow_negative_numbers = true)]
     keys: Vec<String>,
-    /// All rows whose error has this text in it
+    /// All rows with this text in their error
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["keys", "all"])]
     error: Option<String>,
     /// All rows: failed ones for `retry`, those that wait for `cancel`, expired ones for `release`
     #[arg(long, conflicts_with = "keys")]
     all: bool,
-    /// Only rows whose column has this text, such as `kind=mail`
+    /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
-    /// Does not ask for confirmation
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 #[derive(Args)]
@@ -53,17 +52,16 @@ pub(super) struct Prune {
     /// The rows that are deleted: `done` or `failed`
     #[arg(long, value_name = "STATE", default_value = "done")]
     state: State,
-    /// Only rows whose column has this text, such as `kind=mail`
+    /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
-    /// Does not ask for confirmation
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 impl Kind {
-    /// The states of the rows that it changes: by their keys also of those that are not meant by
-    /// `--all`.
+    /// The states of the rows that it changes. Rows that are named by their keys can be in more
+    /// states than those of `--all`.
     const fn states(self, has_keys: bool) -> &'static [State] {
         match (self, has_keys) {
             (Self::Retry, false) => &[State::Failed],
@@ -91,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// The effect on the rows, if the question does not name all of it.
+    /// An effect that the question does not name.
     const fn note(self, has_keys: bool) -> &'static str {
         match self {
             Self::Cancel if has_keys => {
@@ -156,9 +154,7 @@ impl Change {
                 bail!("`{label}` has no column for errors: write keys, or `--all`");
             };
             let nth = rows.bind(error);
-            rows.add(format!(
-                "pg_catalog.strpos(CAST({column} AS pg_catalog.text), ${nth}) OPERATOR(pg_catalog.>) 0"
-            ));
+            rows.add(format!("strpos({column}::text, ${nth}) > 0"));
         }
         let names = joined(states.iter().map(|state| state.name()), " or ");
         let count = count(client, table, &rows).await?;
@@ -174,7 +170,7 @@ impl Change {
             rows_of(count, &names, table),
             kind.note(has_keys)
         ));
-        if !self.yes && !confirm(kind.question())? {
+        if !self.confirmation.is_given(kind.question())? {
             return Ok(false);
         }
         let name_in_sql = table.table.quoted();
@@ -201,23 +197,24 @@ impl Prune {
         };
         let nth = rows.bind(&format!("{} seconds", self.older_than.as_secs_f64()));
         rows.add(format!(
-            "{column} OPERATOR(pg_catalog.<) ({} OPERATOR(pg_catalog.-) CAST(${nth} AS pg_catalog.interval))",
+            "{column} < ({} - ${nth}::interval)",
             table.now(self.state.time())
         ));
         let count = count(client, table, &rows).await?;
         if count == 0 {
-            let said =
-                format!("`{label}` has no row that is {name} for so long: nothing was deleted\n");
+            let said = format!(
+                "`{label}` has no row that has been {name} for that long: nothing was deleted\n"
+            );
             screen::print(&said)?;
             return Ok(false);
         }
         screen::note(&format!("{}\n", rows_of(count, name, table)));
-        if !self.yes && !confirm("Delete them")? {
+        if !self.confirmation.is_given("Delete them")? {
             return Ok(false);
         }
         let (name_in_sql, condition) = (table.table.quoted(), rows.sql());
         let delete = format!(
-            "DELETE FROM {name_in_sql} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT t.ctid FROM {name_in_sql} AS t \
+            "DELETE FROM {name_in_sql} WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM {name_in_sql} AS t \
              WHERE {condition} LIMIT {BATCH} FOR UPDATE SKIP LOCKED)) AND {condition}"
         );
         let mut deleted = 0;
@@ -234,7 +231,7 @@ impl Prune {
 
 async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize, Failure> {
     let (name, condition) = (table.table.quoted(), rows.sql());
-    let query = format!("SELECT pg_catalog.count(*) AS rows FROM {name} WHERE {condition}");
+    let query = format!("SELECT count(*) AS rows FROM {name} WHERE {condition}");
     let counted = read(client, &query, &rows.binds, |row| {
         row.try_get::<_, i64>("rows")
     })

@@ -1,9 +1,11 @@
-//! Reads of job tables that change nothing and wait for nothing long, and writes in short
-//! transactions. A statement is not prepared under a name, so that all this works through every
-//! pooler.
+//! Reads job tables without changing them or waiting long, and writes to them in short
+//! transactions.
+//!
+//! No statement is prepared under a name, so this works through every pooler.
 
 use std::time::Duration;
 
+use advisory_runtime::__private::qualify;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
@@ -15,14 +17,13 @@ use crate::migration::claim::CHANNEL;
 /// The time limit of a statement that changes rows, with its waits for locks.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
-/// The channel on which idle workers listen. The triggers of the migration do not send it for the
-/// change of a failed row.
-const NOTIFY: &str = "\
-SELECT pg_catalog.pg_notify($1, CAST(COALESCE(CAST(pg_catalog.pg_partition_root(r.oid) AS pg_catalog.oid), r.oid) AS pg_catalog.text))
-FROM (SELECT CAST(CAST($2 AS pg_catalog.regclass) AS pg_catalog.oid) AS oid) AS r";
+/// Wakes up idle workers. The triggers of the migration do not notify of the change of a failed
+/// row.
+const NOTIFY: &str = "SELECT pg_notify($1, COALESCE(pg_partition_root(r.oid)::oid, r.oid)::text) \
+     FROM (SELECT $2::regclass::oid AS oid) AS r";
 
-/// The rows of a query, or why the server did not answer it, such as for a table that is too large
-/// to count.
+/// The rows of a query in plain SQL, or why the server did not answer it: for example, the table is
+/// too large to count.
 pub(super) async fn read<R>(
     client: &Client,
     query: &str,
@@ -32,7 +33,7 @@ pub(super) async fn read<R>(
     const BEGIN: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
     with_timeout(async {
         client.batch_execute(BEGIN).await?;
-        let rows = client.query_typed(query, &typed(binds)).await;
+        let rows = client.query_typed(&qualify(query), &typed(binds)).await;
         let rows = rows.and_then(|rows| rows.iter().map(of).collect());
         // A connection that is lost has been reported by the query.
         drop(client.batch_execute("ROLLBACK").await);
@@ -41,8 +42,8 @@ pub(super) async fn read<R>(
     .await?
 }
 
-/// Runs one statement on a table in a transaction of its own, and wakes up its idle workers. Gives
-/// the number of rows.
+/// Runs one statement in plain SQL on a table, in a transaction of its own, and wakes up the idle
+/// workers of the table. Returns the number of rows.
 pub(super) async fn write(
     client: &Client,
     table: &str,
@@ -52,9 +53,13 @@ pub(super) async fn write(
     const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '50s'";
     let written = async {
         client.batch_execute(BEGIN).await?;
-        let rows = client.execute_typed(statement, &typed(binds)).await?;
+        let rows = client
+            .execute_typed(&qualify(statement), &typed(binds))
+            .await?;
         let notify = [CHANNEL.to_owned(), table.to_owned()];
-        client.execute_typed(NOTIFY, &typed(&notify)).await?;
+        client
+            .execute_typed(&qualify(NOTIFY), &typed(&notify))
+            .await?;
         client.batch_execute("COMMIT").await?;
         Ok::<_, Error>(rows)
     };

@@ -1,4 +1,4 @@
-//! The rows of each table by state: their number, their age and their errors.
+//! The rows of each table by state: how many they are, how old, and their errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use tokio_postgres::Client;
 use super::jobs::read;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
-use crate::cli::{Format, Output};
+use crate::cli::{Format, Output, Watch};
 use crate::columns::Columns;
 use crate::database::{self, Queries};
-use crate::duration::{self, short};
+use crate::duration::short;
 use crate::failure::Failure;
 use crate::job_table::JobTable;
 use crate::json::{VERSION, pretty};
@@ -25,33 +25,30 @@ const MOST: usize = 100;
 const ERRORS: usize = 10;
 const LONGEST_ERROR: usize = 200;
 const WORKERS: usize = 3;
-const INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest `--interval`: counting must not be all that the server does.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 const COUNTS: Columns<5> = Columns {
-    heads: ["STATE", "ROWS", "OLDEST", "ATTEMPTS", "BY"],
+    heads: "STATE | ROWS | OLDEST | ATTEMPTS | BY",
     styles: [PLAIN, BOLD, PLAIN, PLAIN, PLAIN],
     narrowest: 6,
 };
 const ROWS: Columns<6> = Columns {
-    heads: ["KEY", "STATE", "SINCE", "ATTEMPTS", "BY", "ERROR"],
+    heads: "KEY | STATE | SINCE | ATTEMPTS | BY | ERROR",
     styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: 6,
 };
 const FAILURES: Columns<5> = Columns {
-    heads: ["ROWS", "STATE", "FIRST", "LAST", "ERROR"],
+    heads: "ROWS | STATE | FIRST | LAST | ERROR",
     styles: [BOLD, PLAIN, PLAIN, PLAIN, PLAIN],
     narrowest: 6,
 };
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// Lists the rows of this state one by one, those first that have been in it for longest, at
-    /// most 100
+    /// Lists at most 100 rows of this state one by one, those that entered it first at the top
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
-    /// Only rows whose column has this text, such as `kind=mail`
+    /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
     /// The output format; `json` with `--watch` is one object per line
@@ -59,11 +56,8 @@ pub(super) struct Arguments {
     format: Format,
     #[command(flatten)]
     output: Output,
-    /// Refreshes until Ctrl-C
-    #[arg(long, conflicts_with = "output")]
-    watch: bool,
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, requires = "watch", help = "How often `--watch` refreshes [default: 2s]")]
-    interval: Option<Duration>,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 struct Count {
@@ -105,16 +99,15 @@ struct Queue {
     name: String,
     states: BTreeMap<State, Summary>,
     errors: Vec<ErrorCount>,
-    /// The rows of the state that was asked for.
+    /// The rows of the requested state.
     rows: Option<Vec<Row>>,
-    /// The tables that could not be counted, and why.
+    /// The counts that are not known, and why.
     unread: Vec<String>,
 }
 
 impl Arguments {
     pub(super) fn every(&self) -> Option<Duration> {
-        let every = self.interval.unwrap_or(INTERVAL).max(SHORTEST_INTERVAL);
-        self.watch.then_some(every)
+        self.watch.every(SHORTEST_INTERVAL)
     }
 
     pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
@@ -150,7 +143,7 @@ impl Arguments {
         if self.format == Format::Json {
             let queues: Vec<Value> = queues.iter().map(as_json).collect();
             let value = json!({ "version": VERSION, "queues": queues });
-            return Ok(if self.watch {
+            return Ok(if self.every().is_some() {
                 crate::json::line(&value)
             } else {
                 pretty(&value)
@@ -165,8 +158,8 @@ impl Arguments {
             name: table.label.clone(),
             ..Queue::default()
         };
-        // Rows that have ended can be many: each is counted by itself, so that the others are known
-        // if that takes too long.
+        // Many rows can have ended. Each of these states is counted on its own, so that the other
+        // counts are known if one takes too long.
         for states in [State::PENDING, &[State::Failed], &[State::Done]] {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(states));
@@ -191,9 +184,9 @@ impl Arguments {
         }
         if let Some(error) = table.column("error_message") {
             let mut rows = Rows::of(table, &self.filters)?;
-            let state = table.state();
             rows.add(format!(
-                "{error} IS NOT NULL AND {state} OPERATOR(pg_catalog.<>) 'done'"
+                "{error} IS NOT NULL AND {} <> 'done'",
+                table.state()
             ));
             let errors = read(client, &errors(table, &error, &rows), &rows.binds, |row| {
                 Ok(ErrorCount {
@@ -230,23 +223,19 @@ impl Arguments {
     }
 }
 
-/// The worker's name in `locked_by`, which is followed by `#` and a UUID.
+/// The worker's name in `locked_by`. `#` and a UUID follow it.
 fn worker(table: &Resolved) -> String {
     let by = table.column("locked_by").unwrap_or_default();
-    format!("pg_catalog.split_part(CAST({by} AS pg_catalog.text), '#', 1)")
+    format!("split_part({by}::text, '#', 1)")
 }
 
 fn attempts(table: &Resolved) -> String {
-    table.column("attempts").map_or_else(
-        || "CAST(NULL AS pg_catalog.int8)".to_owned(),
-        |column| format!("CAST({column} AS pg_catalog.int8)"),
-    )
+    table.column("attempts").unwrap_or("NULL".to_owned()) + "::int8"
 }
 
 fn counts(table: &Resolved, rows: &Rows) -> String {
     format!(
-        "SELECT t.state, t.worker, pg_catalog.count(*) AS rows, pg_catalog.max(t.age) AS oldest, \
-         pg_catalog.min(t.attempts) AS fewest, pg_catalog.max(t.attempts) AS most \
+        "SELECT t.state, t.worker, count(*) AS rows, max(t.age) AS oldest, min(t.attempts) AS fewest, max(t.attempts) AS most \
          FROM (SELECT {} AS state, {} AS worker, {} AS age, {} AS attempts FROM {} WHERE {}) AS t GROUP BY t.state, t.worker \
          ORDER BY rows DESC",
         table.state(),
@@ -260,8 +249,8 @@ fn counts(table: &Resolved, rows: &Rows) -> String {
 
 fn errors(table: &Resolved, error: &str, rows: &Rows) -> String {
     format!(
-        "SELECT t.state, t.error, pg_catalog.count(*) AS rows, pg_catalog.max(t.age) AS first, pg_catalog.min(t.age) AS last \
-         FROM (SELECT {} AS state, pg_catalog.left(CAST({error} AS pg_catalog.text), {LONGEST_ERROR}) AS error, {} AS age \
+        "SELECT t.state, t.error, count(*) AS rows, max(t.age) AS first, min(t.age) AS last \
+         FROM (SELECT {} AS state, left({error}::text, {LONGEST_ERROR}) AS error, {} AS age \
          FROM {} WHERE {}) AS t GROUP BY t.state, t.error ORDER BY rows DESC, t.error LIMIT {}",
         table.state(),
         table.age(),
@@ -272,12 +261,10 @@ fn errors(table: &Resolved, error: &str, rows: &Rows) -> String {
 }
 
 fn one_by_one(table: &Resolved, rows: &Rows) -> String {
-    let error = table.column("error_message").map_or_else(
-        || "CAST(NULL AS pg_catalog.text)".to_owned(),
-        |column| format!("pg_catalog.left(CAST({column} AS pg_catalog.text), {LONGEST_ERROR})"),
-    );
+    let error = table.column("error_message");
+    let error = error.unwrap_or("NULL".to_owned());
     format!(
-        "SELECT {} AS key, {} AS state, {} AS age, {} AS attempts, {} AS worker, {error} AS error FROM {} WHERE {} \
+        "SELECT {} AS key, {} AS state, {} AS age, {} AS attempts, {} AS worker, left({error}::text, {LONGEST_ERROR}) AS error FROM {} WHERE {} \
          ORDER BY age DESC NULLS LAST, key LIMIT {}",
         table.key_text(),
         table.state(),
@@ -305,25 +292,21 @@ impl Queue {
                 summary.attempts = Some((from.min(fewest), to.max(most)));
             }
             let is_claimed = matches!(state, State::Running | State::Expired);
-            let worker = count
-                .worker
-                .filter(|worker| is_claimed && !worker.is_empty());
-            summary
-                .workers
-                .extend(worker.map(|worker| (worker, count.rows)));
+            let worker = count.worker.filter(|it| is_claimed && !it.is_empty());
+            let worker = worker.map(|worker| (worker, count.rows));
+            summary.workers.extend(worker);
         }
     }
 
     fn text(&self, width: Option<usize>) -> String {
         let mut text = format!("{BOLD}{}{BOLD:#}\n", self.name);
         let rows = self.states.iter();
-        let rows: Vec<[String; 5]> = rows
-            .map(|(state, summary)| cells(*state, summary))
-            .collect();
+        let rows = rows.map(|(state, summary)| cells(*state, summary));
+        let rows: Vec<[String; 5]> = rows.collect();
         if rows.is_empty() && self.unread.is_empty() {
             text.push_str("no rows\n");
         } else {
-            text.push_str(&COUNTS.draw_or_lines(&rows, width));
+            text.push_str(&COUNTS.draw(&rows, width));
         }
         for why in &self.unread {
             let _ = writeln!(text, "{ERROR}not known{ERROR:#}: {why}");
@@ -355,7 +338,7 @@ impl Queue {
             ]
         });
         let rows: Vec<[String; 5]> = rows.collect();
-        text.push_str(&FAILURES.draw_or_lines(&rows, width));
+        text.push_str(&FAILURES.draw(&rows, width));
         if self.errors.len() > ERRORS {
             text.push_str("and other errors\n");
         }
@@ -388,7 +371,7 @@ fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
         text.push_str("no row of this state\n");
         return;
     }
-    text.push_str(&ROWS.draw_or_lines(&cells, width));
+    text.push_str(&ROWS.draw(&cells, width));
     if rows.len() > MOST {
         text.push_str("and more: `--where COLUMN=VALUE` narrows it\n");
     }
@@ -396,10 +379,8 @@ fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
 
 fn cells(state: State, summary: &Summary) -> [String; 5] {
     let attempts = summary.attempts.filter(|_| state != State::Done);
-    let all = summary.workers.iter();
-    let workers = all
-        .take(WORKERS)
-        .map(|(name, rows)| format!("{} ({rows})", one_line(name)));
+    let workers = summary.workers.iter().take(WORKERS);
+    let workers = workers.map(|(name, rows)| format!("{} ({rows})", one_line(name)));
     let more = summary.workers.len().checked_sub(WORKERS + 1);
     let more = more.map(|more| format!("and {} more", more + 1));
     [
@@ -417,7 +398,7 @@ fn cells(state: State, summary: &Summary) -> [String; 5] {
     ]
 }
 
-/// The time that a row has been in its state, or will be.
+/// The time for which a row has been in its state, or will be.
 pub(super) fn since(state: State, age: f64) -> String {
     let time = short(Duration::try_from_secs_f64(age.abs()).unwrap_or(Duration::MAX));
     match (state, age < 0.0) {
@@ -479,7 +460,7 @@ fn millis(seconds: f64) -> i64 {
     (seconds * 1_000.0) as i64
 }
 
-/// The rows in a sentence: 1 failed row of `mail`.
+/// The rows in a sentence: ``1 failed row of `mail` ``.
 pub(super) fn rows_of(count: usize, states: &str, table: &Resolved) -> String {
     format!(
         "{} of `{}`",

@@ -1,9 +1,7 @@
-//! A table of jobs as the database has it: its schema, the types of the claim's columns, and its
-//! key.
+//! A job table in the database: its schema, the types of the claim's columns, and its key.
 
 use std::collections::BTreeMap;
 
-use advisory_runtime::__private::qualify;
 use tokio_postgres::Client;
 
 use super::jobs::read;
@@ -11,13 +9,15 @@ use crate::failure::{Failure, bail};
 use crate::job_table::{JobTable, quoted};
 use crate::text::{joined, one_line};
 
-/// The tables of this name, with their columns; those that the search path finds come first.
+/// The columns of the tables of this name. Those of the table on the search path come first.
 const COLUMNS: &str = "\
 SELECT n.nspname::text AS schema, pg_table_is_visible(c.oid) AS is_visible, a.attname::text AS name,
-  format_type(a.atttypid, a.atttypmod) AS sql_type, array_position(i.indkey, a.attnum)::int8 AS place
+  format('%I.%I', s.nspname, t.typname) AS sql_type, array_position(i.indkey, a.attnum)::int8 AS place
 FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid
+JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+JOIN pg_catalog.pg_namespace AS s ON s.oid = t.typnamespace
 LEFT JOIN pg_catalog.pg_index AS i ON i.indrelid = c.oid AND i.indisprimary
 WHERE c.relname = $1::name AND ($2 = '' OR n.nspname = $2::name)
   AND c.relkind = ANY ('{r,p,v,f}') AND a.attnum > 0::int2 AND NOT a.attisdropped
@@ -25,7 +25,7 @@ ORDER BY is_visible DESC, schema, a.attnum";
 
 pub(super) struct Resolved {
     pub(super) table: JobTable,
-    /// The table's name, with its schema where the search path does not find it.
+    /// The table's name, with its schema if the table is not on the search path.
     pub(super) label: String,
     types: BTreeMap<String, String>,
     /// The columns of the key, each with its type.
@@ -41,25 +41,21 @@ struct Column {
 }
 
 impl Resolved {
-    /// Finds the table: in its schema, or where the search path finds it, or in the only schema
-    /// that has it with the claim's columns.
+    /// Finds the table: in its schema, on the search path, or in the only schema in which it has
+    /// the claim's columns.
     pub(super) async fn find(client: &Client, wanted: &JobTable) -> Result<Self, Failure> {
         // The empty text is the name of no schema.
         let schema = wanted.schema.clone().unwrap_or_default();
-        let columns = read(
-            client,
-            &qualify(COLUMNS),
-            &[wanted.name.clone(), schema],
-            |row| {
-                Ok(Column {
-                    schema: row.try_get("schema")?,
-                    is_visible: row.try_get("is_visible")?,
-                    name: row.try_get("name")?,
-                    sql_type: row.try_get("sql_type")?,
-                    place: row.try_get("place")?,
-                })
-            },
-        )
+        let names = [wanted.name.clone(), schema];
+        let columns = read(client, COLUMNS, &names, |row| {
+            Ok(Column {
+                schema: row.try_get("schema")?,
+                is_visible: row.try_get("is_visible")?,
+                name: row.try_get("name")?,
+                sql_type: row.try_get("sql_type")?,
+                place: row.try_get("place")?,
+            })
+        })
         .await?;
         let mut columns = columns.map_err(Failure::Input)?;
         let name = wanted.label();
@@ -92,7 +88,7 @@ impl Resolved {
         Ok(found)
     }
 
-    /// The primary key of the table, or that of the claim for one without.
+    /// Takes the primary key of the table, or the claim's key if the table has none.
     fn take_key(&mut self, columns: &[Column]) -> Result<(), Failure> {
         let mut primary: Vec<&Column> = columns.iter().filter(|it| it.place.is_some()).collect();
         primary.sort_by_key(|column| column.place);
@@ -111,8 +107,8 @@ impl Resolved {
         Ok(())
     }
 
-    /// Returns whether the table has the claim's columns. Without an option of its own, a column
-    /// that it lacks is none.
+    /// Checks that the table has the columns that every claim needs, and forgets the others that it
+    /// lacks.
     fn check(&mut self) -> Result<(), Failure> {
         for argument in REQUIRED {
             let column = self.table.column(argument);
@@ -141,28 +137,20 @@ impl Resolved {
     /// UTC.
     pub(super) fn now(&self, argument: &str) -> &'static str {
         let column = self.table.column(argument);
-        let sql_type = column
-            .and_then(|column| self.type_of(column))
-            .unwrap_or_default();
-        if sql_type.starts_with("timestamp") && sql_type.ends_with("without time zone") {
-            "pg_catalog.timezone('UTC', pg_catalog.statement_timestamp())"
-        } else {
-            "pg_catalog.statement_timestamp()"
+        match column.and_then(|column| self.type_of(column)) {
+            Some("pg_catalog.\"timestamp\"") => "timezone('UTC', statement_timestamp())",
+            _ => "statement_timestamp()",
         }
     }
 
     /// The key of a row as one text, in SQL.
     pub(super) fn key_text(&self) -> String {
-        let text =
-            |(name, _): &(String, String)| format!("CAST({} AS pg_catalog.text)", quoted(name));
-        format!(
-            "pg_catalog.concat_ws(',', {})",
-            joined(self.key.iter().map(text), ", ")
-        )
+        let texts = self.key.iter().map(|(name, _)| quoted(name) + "::text");
+        format!("concat_ws(',', {})", joined(texts, ", "))
     }
 }
 
-/// The arguments of a claim that name a column in every table.
+/// The arguments that name a column in every claim.
 const REQUIRED: [&str; 2] = ["locked_until", "locked_by"];
 
 /// The only schema that has the table with the claim's columns.
@@ -170,16 +158,14 @@ fn only_schema(columns: &[Column], wanted: &JobTable) -> Result<String, Failure>
     let name = wanted.label();
     let mut schemas: Vec<&str> = columns.iter().map(|column| &*column.schema).collect();
     schemas.dedup();
-    let has = |schema: &str, name| {
-        columns
-            .iter()
-            .any(|it| it.schema == schema && it.name == name)
-    };
     let has_columns = |schema: &&str| {
-        let mut names = REQUIRED
-            .iter()
-            .filter_map(|argument| wanted.column(argument));
-        names.all(|name| has(schema, name))
+        let has = |name| {
+            columns
+                .iter()
+                .any(|it| it.schema == *schema && it.name == name)
+        };
+        let names = REQUIRED.map(|argument| wanted.column(argument));
+        names.into_iter().flatten().all(has)
     };
     let mut others = schemas.into_iter().filter(has_columns);
     match (others.next(), others.next(), columns.first()) {

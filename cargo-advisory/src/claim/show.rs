@@ -1,4 +1,4 @@
-//! One row, with its state and all its columns.
+//! Shows one row with its state and all its columns.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::{one_line, shell_word};
 
-/// The length of a value that is shown; `--format json` has all of it.
+/// Longer values are cut; `--format json` has them whole.
 const LONGEST: usize = 500;
 
 #[derive(Args)]
@@ -41,7 +41,7 @@ impl Arguments {
         let mut rows = Rows::default();
         rows.with_keys(table, std::slice::from_ref(&self.row))?;
         let query = format!(
-            "SELECT {} AS state, {} AS age, CAST(pg_catalog.to_jsonb(t.*) AS pg_catalog.text) AS row FROM {} AS t WHERE {}",
+            "SELECT {} AS state, {} AS age, to_jsonb(t.*)::text AS row FROM {} AS t WHERE {}",
             table.state(),
             table.age(),
             table.table.quoted(),
@@ -91,7 +91,6 @@ impl Arguments {
         };
         let widths = members.keys().map(|name| name.chars().count());
         let width = widths.max().unwrap_or_default();
-        // In the order of the table, which JSON of the server does not keep.
         for (name, value) in members {
             let value = match value {
                 Value::Null => continue,

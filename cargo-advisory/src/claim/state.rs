@@ -1,6 +1,4 @@
-//! The state of a row, and the rows that a command is about, in SQL.
-
-use std::fmt::Write;
+//! The state of a row, and the rows that a command is about, in plain SQL.
 
 use clap::ValueEnum;
 
@@ -53,7 +51,7 @@ impl State {
         !matches!(self, Self::Failed | Self::Done)
     }
 
-    /// The argument of the column with the time that counts in this state.
+    /// The argument that names the column with the time of this state.
     pub(super) const fn time(self) -> &'static str {
         match self {
             Self::Available | Self::Scheduled => "run_at",
@@ -66,30 +64,25 @@ impl State {
 
 impl Resolved {
     pub(super) fn state(&self) -> String {
-        let mut cases = String::new();
-        for state in [State::Done, State::Failed] {
-            if let Some(column) = self.column(state.time()) {
-                let _ = write!(cases, " WHEN {column} IS NOT NULL THEN '{}'", state.name());
-            }
-        }
-        if let Some(until) = self.column("locked_until") {
-            let now = self.now("locked_until");
-            let _ = write!(
-                cases,
-                " WHEN {until} OPERATOR(pg_catalog.>) {now} THEN 'running' WHEN {until} IS NOT NULL THEN 'expired'"
-            );
-        }
-        if let Some(run_at) = self.column("run_at") {
-            let now = self.now("run_at");
-            let _ = write!(
-                cases,
-                " WHEN {run_at} OPERATOR(pg_catalog.>) {now} THEN 'scheduled'"
-            );
-        }
-        format!("CASE{cases} ELSE 'available' END")
+        self.by_state(|state| format!("'{}'", state.name()))
     }
 
-    /// The condition of the rows that can be in one of these states, by which an index finds them.
+    /// An expression that has another value in each state.
+    fn by_state(&self, value: impl Fn(State) -> String) -> String {
+        use State::{Available, Done, Expired, Failed, Running, Scheduled};
+        let cases = [Done, Failed, Running, Expired, Scheduled].map(|state| {
+            let (column, now) = (self.column(state.time())?, self.now(state.time()));
+            let condition = match state {
+                Running | Scheduled => format!("{column} > {now}"),
+                _ => format!("{column} IS NOT NULL"),
+            };
+            Some(format!("WHEN {condition} THEN {} ", value(state)))
+        });
+        let cases: String = cases.into_iter().flatten().collect();
+        format!("CASE {cases}ELSE {} END", value(Available))
+    }
+
+    /// The condition that selects the rows in one of these states. An index can find them by it.
     pub(super) fn of_states(&self, states: &[State]) -> String {
         let mut conditions: Vec<String> = Vec::new();
         if states.iter().all(|state| state.is_pending()) {
@@ -100,33 +93,25 @@ impl Resolved {
             let ended = column.map_or("false".to_owned(), |it| format!("{it} IS NOT NULL"));
             conditions.push(ended);
         }
-        let names = joined(states.iter().map(|state| state.name()), "', '");
-        conditions.push(format!("{} IN ('{names}')", self.state()));
+        let names = joined(states.iter().map(|state| state.name()), ",");
+        conditions.push(format!("{} = ANY ('{{{names}}}'::text[])", self.state()));
         conditions.join(" AND ")
     }
 
-    /// The age of a row's state, in seconds; negative if it is in the future, `NULL` if it is
-    /// never, or unknown.
+    /// The time for which a row has been in its state, in seconds: negative if the state begins or
+    /// ends in the future, and `NULL` if that is never or not known.
     pub(super) fn age(&self) -> String {
-        let mut cases = String::new();
-        for state in State::value_variants() {
-            if let Some(column) = self.column(state.time()) {
-                let (name, now) = (state.name(), self.now(state.time()));
-                let _ = write!(
-                    cases,
-                    " WHEN '{name}' THEN CASE WHEN pg_catalog.isfinite({column}) THEN \
-                     pg_catalog.date_part('epoch', {now} OPERATOR(pg_catalog.-) {column}) END"
-                );
-            }
-        }
-        if cases.is_empty() {
-            return "CAST(NULL AS pg_catalog.float8)".to_owned();
-        }
-        format!("CASE {}{cases} END", self.state())
+        self.by_state(|state| match self.column(state.time()) {
+            Some(column) => format!(
+                "CASE WHEN isfinite({column}) THEN date_part('epoch', {} - {column}) END",
+                self.now(state.time())
+            ),
+            None => "NULL::float8".to_owned(),
+        })
     }
 }
 
-/// The rows that a command is about: a condition with `$1`, `$2`, …, and what they are.
+/// The rows that a command is about: a condition with `$1`, `$2`, …, and the values of these.
 #[derive(Default)]
 pub(super) struct Rows {
     conditions: Vec<String>,
@@ -134,7 +119,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Only rows whose columns have these texts: `kind=mail`.
+    /// Selects the rows that have these texts in their columns, such as `kind=mail`.
     pub(super) fn of(table: &Resolved, filters: &[String]) -> Result<Self, Failure> {
         let mut rows = Self::default();
         for filter in filters {
@@ -148,10 +133,7 @@ impl Rows {
                 bail!("`{}` has no column `{}`", table.label, one_line(column));
             }
             let nth = rows.bind(value);
-            rows.add(format!(
-                "CAST({} AS pg_catalog.text) OPERATOR(pg_catalog.=) ${nth}",
-                quoted(column)
-            ));
+            rows.add(format!("{}::text = ${nth}", quoted(column)));
         }
         Ok(rows)
     }
@@ -160,7 +142,7 @@ impl Rows {
         self.conditions.push(condition);
     }
 
-    /// Only the rows with one of these keys, `42` or `house,42`.
+    /// Selects the rows with one of these keys, `42` or `house,42`.
     pub(super) fn with_keys(&mut self, table: &Resolved, keys: &[String]) -> Result<(), Failure> {
         let mut any = Vec::new();
         for key in keys {
@@ -177,14 +159,10 @@ impl Rows {
                     joined(table.key.iter().map(|(name, _)| name), ",")
                 );
             }
-            let columns = table
-                .key
-                .iter()
-                .zip(values)
-                .map(|((name, sql_type), value)| {
-                    let (nth, column) = (self.bind(value), quoted(name));
-                    format!("{column} OPERATOR(pg_catalog.=) CAST(${nth} AS {sql_type})")
-                });
+            let columns = table.key.iter().zip(values);
+            let columns = columns.map(|((name, sql_type), value)| {
+                format!("{} = ${}::{sql_type}", quoted(name), self.bind(value))
+            });
             let all = joined(columns, " AND ");
             any.push(format!("({all})"));
         }

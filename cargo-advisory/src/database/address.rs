@@ -1,5 +1,5 @@
-//! The database's address: from the flag, else from `DATABASE_URL`, else from a `.env` file, as in
-//! Diesel's own command.
+//! The database's address: from the flag, or else from `DATABASE_URL`, or else from a `.env` file,
+//! as in Diesel's own command.
 
 use std::env;
 
@@ -37,7 +37,7 @@ pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
     if let Some(url) = env::var(VARIABLE).ok().filter(is_one) {
         return Ok(url);
     }
-    // Searches this directory and those above it; does not change the environment.
+    // Searches this directory and its parents, and does not change the environment.
     match dotenvy::dotenv_iter() {
         Ok(lines) => {
             for line in lines {
@@ -64,17 +64,17 @@ fn unreadable(error: &dotenvy::Error) -> Failure {
     Failure::Input(format!("`.env`: {why}"))
 }
 
-/// Returns whether the address is a URL, and not a key-value string.
+/// Returns `true` if the address is a URL, and `false` if it is a key-value string.
 pub(crate) fn is_url(address: &str) -> bool {
     let schemes = ["postgres://", "postgresql://"];
     let address = address.trim_start();
     schemes.iter().any(|scheme| address.starts_with(scheme))
 }
 
-/// Takes the options out of an address that tokio-postgres does not know.
+/// Takes the options that tokio-postgres does not know out of an address.
 pub(super) fn split(address: &str) -> (String, Options) {
-    // Without the space, what is left would be read as a URL, and what it says of TLS would be
-    // overruled.
+    // With the space, the address would not be split as a URL, and the rest would then be read as
+    // one that says nothing of TLS.
     let address = address.trim_start();
     if is_url(address) {
         split_url(address)
@@ -162,7 +162,7 @@ mod tests {
     use super::super::options::Options;
     use super::{is_url, split};
 
-    /// The address, what is left of it, `sslmode` and `sslrootcert`.
+    /// The address, the rest of it, `sslmode` and `sslrootcert`.
     const CASES: &str = r"
 postgres://h/d | postgres://h/d | |
 postgres://h/d?application_name=x | postgres://h/d?application_name=x | |
@@ -178,7 +178,7 @@ host=h password='a  b' | host=h password='a  b' | |
 ";
 
     #[test]
-    fn what_is_said_of_tls_is_taken_out_of_any_form_of_address() {
+    fn options_of_tls_are_taken_out_of_any_form_of_address() {
         let cases = CASES.lines().filter(|line| !line.is_empty());
         let cases = cases.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
         let spaces = " host=h password=a\\  sslmode=require password=b\\ ";

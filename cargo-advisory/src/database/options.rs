@@ -1,8 +1,8 @@
 //! The options of an address that tokio-postgres does not know: those of libpq, and those that
 //! pools and other libraries put into a URL.
 //!
-//! Each is honoured, has nothing to say to a program that opens one connection, or is refused by
-//! its name.
+//! Each is applied, ignored because it has no effect on a program that opens one connection, or
+//! refused by its name.
 
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
@@ -16,15 +16,15 @@ pub(super) struct Options {
     settings: Vec<(&'static str, String)>,
     keepalives_retries: Option<u32>,
     server: Option<TargetSessionAttrs>,
-    /// Why the address cannot be used: the first option that is refused.
+    /// The message about the first option that is refused.
     pub(super) refusal: Option<String>,
 }
 
 enum Use {
-    /// It has no effect on a program that opens one connection, or says what is so anyway.
+    /// It has no effect on a program that opens one connection, or is the default.
     Ignored,
     Setting(&'static str),
-    /// It has to be written otherwise.
+    /// The value is what to write instead.
     Refused(&'static str),
 }
 
@@ -76,7 +76,7 @@ impl Options {
         self.refusal.get_or_insert(why);
     }
 
-    /// Adds what tokio-postgres has other names for.
+    /// Adds the options for which tokio-postgres has other names.
     pub(super) fn apply(&self, config: &mut Config) {
         if let Some(retries) = self.keepalives_retries {
             config.keepalives_retries(retries);
@@ -106,7 +106,7 @@ fn what_of(name: &str, value: &str) -> Option<Use> {
         other => SETTINGS.split(' ').find(|known| *known == other),
     };
     match setting {
-        // The default has it, and some poolers accept no setting.
+        // It is in the default, and some poolers accept no setting.
         Some("search_path") if value == "public" => return Some(Use::Ignored),
         Some(setting) => return Some(Use::Setting(setting)),
         None => {}
@@ -221,14 +221,14 @@ mod tests {
         assert_eq!(config.get_keepalives_retries(), Some(3));
     }
 
-    /// Options that tokio-postgres reads itself, and unknown ones, which can be a part of a
-    /// password.
+    /// Options that tokio-postgres reads, and unknown ones, which can be a part of a password.
     #[test]
     fn other_options_are_left_to_tokio_postgres() {
         for name in "user target_session_attrs secretword sslnegotiation".split(' ') {
             assert!(!Options::default().set(name, "any"), "{name}");
         }
     }
+
     #[test]
     fn an_option_that_cannot_be_honoured_is_refused_by_its_name() {
         for (name, value, write) in [

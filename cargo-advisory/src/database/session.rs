@@ -26,11 +26,11 @@ use crate::text::one_line;
 /// `connect_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to the database. No failure shows the whole address, which may contain a password.
+/// A connection to the database. No failure shows the whole address, which can contain a password.
 pub(crate) trait Connection: Sized {
     async fn open(address: &str) -> Result<Self, Failure>;
 
-    /// Ends it, after what was sent has been answered.
+    /// Ends it after the answer to what was sent.
     async fn close(self);
 }
 
@@ -44,8 +44,8 @@ impl Connection for Session {
         Ok(Self(with_timeout(conn).await??))
     }
 
-    /// A session of a pooler outlives this, and shows its last statement to everybody: it is an
-    /// empty one.
+    /// A session of a pooler outlives this and shows its last statement to everybody, so the last
+    /// one is empty.
     async fn close(mut self) {
         drop(with_timeout(self.0.batch_execute("")).await);
     }
@@ -56,9 +56,9 @@ impl Session {
         &mut self.0
     }
 
-    /// Reads in a transaction that waits for no table for long: this command is to show who has
-    /// locked it. The bounds end with the transaction, also at a pooler, and the two statements of
-    /// a reading together stay below [`TIMEOUT`].
+    /// Reads in a transaction that does not wait long for a locked table. The time limits end with
+    /// the transaction, even if a pooler keeps the session. Two statements together stay below
+    /// [`TIMEOUT`].
     pub(crate) async fn read_bounded<T, E>(
         &mut self,
         read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, E>,
@@ -78,7 +78,7 @@ impl Session {
 
 pub(crate) struct Queries {
     pub(crate) client: Client,
-    /// An error of the connection reaches the queries too.
+    /// Drives the connection. The queries get its errors.
     task: JoinHandle<()>,
 }
 
@@ -175,8 +175,8 @@ const POOLER_ERRORS: [&str; 3] = [
     "pgbouncer cannot connect to server",
 ];
 
-/// Connects, and waits until the server has answered an empty query: a pooler accepts connections
-/// also if it has none to the server.
+/// Connects, and waits until the server has answered an empty query, because a pooler accepts
+/// connections even if it has none to the server.
 async fn open(
     config: &Config,
     connector: MakeRustlsConnect,
@@ -196,8 +196,8 @@ async fn open(
     Ok((client, connection))
 }
 
-/// Returns whether pgbouncer answers at the address: it has a database of its own, and its errors
-/// have a class of their own.
+/// Returns `true` if pgbouncer answers at the address: it has its own database, and its errors have
+/// their own class.
 async fn is_pooler(config: &Config, connector: MakeRustlsConnect) -> bool {
     let mut config = config.clone();
     config.dbname("pgbouncer");
@@ -208,8 +208,8 @@ async fn is_pooler(config: &Config, connector: MakeRustlsConnect) -> bool {
     }
 }
 
-/// Why tokio-postgres refuses an address, without what can be a part of a password: an unknown
-/// option, or the character that it got.
+/// The reason why tokio-postgres refuses an address, without an unknown option or a character,
+/// which can be a part of a password.
 fn refusal(error: &str) -> String {
     let why = error.replace("invalid connection string: ", "");
     if why.starts_with("unknown option `") {
@@ -219,9 +219,9 @@ fn refusal(error: &str) -> String {
     one_line(why)
 }
 
-/// The name and the hosts of the database, without the password. They are also omitted if an `@` is
-/// where none belongs: then an `@` in the password was perhaps not written as `%40`, and the rest
-/// of the password was parsed as part of the host, the name or an option.
+/// The name and the hosts of the database, without the password. If an `@` is where none belongs,
+/// name and hosts are omitted too: perhaps the password contains an `@` that is not written as
+/// `%40`, so the rest of it was parsed as a host, a name or an option.
 fn description(address: &str, config: &Config) -> String {
     let is_cut = address::is_url(address) && address.matches('@').count() > 1;
     if is_cut || config.get_dbname().is_some_and(|name| name.contains('@')) {

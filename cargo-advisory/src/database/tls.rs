@@ -37,7 +37,7 @@ enum Trust {
 }
 
 impl Tls {
-    /// Takes over a setting of an address; returns whether it is one of TLS.
+    /// Takes a setting of an address; returns `false` if it is not about TLS.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         match name {
             "sslmode" => self.mode = Some(value.to_owned()),

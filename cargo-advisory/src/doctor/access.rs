@@ -1,4 +1,4 @@
-//! Findings about rights: leasing, seeing other sessions, and sessions that hold a lock while idle.
+//! Judges rights: leasing and seeing other sessions. Finds sessions that hold a lock while idle.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,39 +7,39 @@ use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level, RELOAD, alter_system, citus, grant_monitor};
+use super::{Diagnosis, Level, RELOAD, alter_system, citus, grant_monitor};
 use crate::database::{cell, identifier, rows};
 use crate::duration::short;
 use crate::failure::Failure;
 use crate::guard::literal;
-use crate::text::{one_line, plural};
+use crate::text::{joined, one_line, plural};
 
-/// The columns of the migration's table, in order of their names.
+/// The columns of the migration's table, ordered by name.
 const COLUMNS: &str =
     "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
-/// Checks that the table has what the migration creates, and this role the rights that the
+/// Checks that the table has what the migration creates, and that this role has the rights that the
 /// migration names.
 pub(super) async fn lease_table(
     client: &Client,
     facts: &Facts,
     table: &Table,
     is_named: bool,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let title = "lease_table";
     // Lower-case letters, digits and `_`, and a full stop.
     let name = table.name();
-    let problem = |message: String| Finding::new(title, Level::Problem, message);
+    let problem = |message: String| Diagnosis::new(title, Level::Problem, message);
     let found = match rows(client, &question(&name)).await {
         Ok(found) => found,
-        // Such as for a schema that this role may not look into.
+        // For example, this role may not use the schema.
         Err(failure) => return Ok(problem(format!("`{name}`: {failure}"))),
     };
     let text = |at: usize| cell(&found, at);
     let Some(columns) = text(0) else {
         let message = format!("`{name}` does not exist, so no program can lease");
         if !is_named {
-            return Ok(Finding::fine(title, message));
+            return Ok(Diagnosis::fine(title, message));
         }
         return Ok(problem(message).fix(format!(
             "Run the migration that `cargo advisory migration lease --table {name}` prints."
@@ -66,7 +66,7 @@ pub(super) async fn lease_table(
     let (role, in_sql) = (&facts.role, identifier(&facts.role));
     if has.iter().all(|has| *has) {
         let message = format!("`{name}` exists, and role `{role}` may use it");
-        return Ok(Finding::fine(title, message));
+        return Ok(Diagnosis::fine(title, message));
     }
     let (level, some) = if has[..4].contains(&true) {
         (Level::Problem, "some")
@@ -74,7 +74,7 @@ pub(super) async fn lease_table(
         (Level::Advice, "none")
     };
     let message = format!("role `{role}` has {some} of the rights on `{name}` that leases need");
-    Ok(Finding::new(title, level, message)
+    Ok(Diagnosis::new(title, level, message)
         .fix(format!(
             "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"
         ))
@@ -83,28 +83,26 @@ pub(super) async fn lease_table(
         )))
 }
 
-/// Asks for the table's columns, four rights on it, the sequence's cache, and the right on that.
+/// A query for the columns of the table, four rights on it, the cache of the sequence, and a right
+/// on that.
 fn question(name: &str) -> String {
-    let right = |right: &str| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
+    let right = |right| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
+    let rights = joined(["SELECT", "INSERT", "UPDATE", "DELETE"].map(right), ", ");
     format!(
         "SELECT (SELECT string_agg(a.attname::text, ',' ORDER BY a.attname::text) \
          FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
-         AND a.attnum > 0 AND NOT a.attisdropped), {}, {}, {}, {}, s.seqcache, \
+         AND a.attnum > 0 AND NOT a.attisdropped), {rights}, s.seqcache, \
          has_sequence_privilege(s.seqrelid, 'USAGE'::text) \
          FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_sequence AS s \
          ON s.seqrelid = to_regclass('{name}_token')::oid \
-         WHERE c.oid = to_regclass('{name}')::oid",
-        right("SELECT"),
-        right("INSERT"),
-        right("UPDATE"),
-        right("DELETE")
+         WHERE c.oid = to_regclass('{name}')::oid"
     )
 }
 
-pub(super) fn live_view(facts: &Facts) -> Finding {
+pub(super) fn live_view(facts: &Facts) -> Diagnosis {
     let (name, role) = ("live_view", &facts.role);
     if facts.sees_all {
-        return Finding::fine(
+        return Diagnosis::fine(
             name,
             format!(
                 "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
@@ -114,12 +112,12 @@ pub(super) fn live_view(facts: &Facts) -> Finding {
     let message = format!(
         "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries"
     );
-    Finding::new(name, Level::Advice, message).fix(grant_monitor(facts))
+    Diagnosis::new(name, Level::Advice, message).fix(grant_monitor(facts))
 }
 
-/// Sessions that have a transaction open, hold an advisory lock in this database and send nothing;
-/// and prepared transactions that do. A lock whose `objsubid` is neither 1 nor 2 belongs to an
-/// extension, such as Citus.
+/// Sessions that are idle in a transaction and hold an advisory lock in this database, and prepared
+/// transactions that hold one. A lock with another `objsubid` than 1 and 2 belongs to an extension,
+/// such as Citus.
 const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_catalog.pg_locks AS l \
      WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
      AND l.granted AND l.database = \
@@ -135,7 +133,8 @@ const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FR
      JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction::text = \
      x.transactionid::text ORDER BY 3 DESC";
 
-/// The number of sessions that hold an advisory lock in this database and do not record what they do.
+/// The number of sessions that hold an advisory lock in this database without recording their
+/// activity.
 const UNTRACKED: &str = "SELECT count(DISTINCT a.pid) FROM pg_catalog.pg_locks AS l \
      JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
      WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
@@ -143,23 +142,22 @@ const UNTRACKED: &str = "SELECT count(DISTINCT a.pid) FROM pg_catalog.pg_locks A
      (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()) \
      AND a.state = 'disabled'";
 
-/// That it is not known which sessions are idle, if this role does not see it or some sessions do
-/// not record it.
+/// The answer if it is not known which sessions are idle, because some do not record it or because
+/// this role does not see it.
 async fn unseen(
     client: &Client,
     facts: &Facts,
     name: &'static str,
     what: &str,
-) -> Result<Option<Finding>, Failure> {
-    let unknown = |message: String| Finding::new(name, Level::Unknown, message);
+) -> Result<Option<Diagnosis>, Failure> {
+    let unknown = |message: String| Diagnosis::new(name, Level::Unknown, message);
     let found = rows(client, UNTRACKED).await?;
     let count = cell(&found, 0).and_then(|count| count.parse().ok());
     let count: usize = count.unwrap_or_default();
     if count > 0 {
         let sessions = plural(count, "session");
-        let message = format!(
-            "whether a session is {what} is not known of {sessions} with advisory locks: `track_activities` is off"
-        );
+        let message =
+            format!("{sessions} with advisory locks may be {what}: `track_activities` is off");
         let fix = alter_system("track_activities", "on");
         return Ok(Some(unknown(message).fix(fix).fix(RELOAD)));
     }
@@ -171,7 +169,7 @@ pub(super) async fn idle_sessions(
     client: &Client,
     facts: &Facts,
     bound: Duration,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "idle_sessions";
     let mut said = Vec::new();
     let mut fix = Vec::new();
@@ -194,13 +192,13 @@ pub(super) async fn idle_sessions(
     }
     if !said.is_empty() {
         let message = format!("{}, and holds advisory locks", said.join("; "));
-        return Ok(Finding::new(name, Level::Problem, message).fixes(fix));
+        return Ok(Diagnosis::new(name, Level::Problem, message).fixes(fix));
     }
     if let Some(unseen) = unseen(client, facts, name, "idle in a transaction").await? {
         return Ok(unseen);
     }
     let bound = short(bound);
-    Ok(Finding::fine(
+    Ok(Diagnosis::fine(
         name,
         format!(
             "no session that holds an advisory lock has been idle in a transaction for {bound}"
@@ -208,10 +206,10 @@ pub(super) async fn idle_sessions(
     ))
 }
 
-/// Idle sessions of a pooler in transaction mode that hold advisory locks, with whether they are
-/// known to be its sessions: this session and those that this command had before it (`{seen}`),
-/// none of which acquires a lock, and those of a role whose setting says so. Of the same role and
-/// address (if `{pooled}`) can also be a program beside the pooler, which is connected directly.
+/// Idle sessions that hold advisory locks and belong to a pooler in transaction mode. They are
+/// known to belong to it if this command has used them (`{seen}`), because it acquires no lock, or
+/// if their role's setting says so. With `{pooled}`, sessions of the same role and address are
+/// included, which may also belong to a program that connects directly.
 const STRANDED: &str = "SELECT h.pid::text, count(*), h.is_known FROM (SELECT a.pid, \
      a.pid = own.pid OR a.state = 'idle' \
      AND (a.pid = ANY ('{{seen}}'::int4[]) \
@@ -227,13 +225,13 @@ const STRANDED: &str = "SELECT h.pid::text, count(*), h.is_known FROM (SELECT a.
      AND l.granted AND l.database = own.datid) AS h \
      WHERE h.is_known OR h.is_likely GROUP BY h.pid, h.is_known ORDER BY h.pid";
 
-/// Session-level locks that programs have left on sessions of a pooler. `seen` has the pooler's
-/// sessions that this command had; it is `None` without a pooler that shares them.
+/// Finds session-level locks that programs have left on sessions of a pooler. `seen` has the
+/// sessions that this command has used; it is `None` without a pooler that shares sessions.
 pub(super) async fn stranded_locks(
     client: &Client,
     facts: &Facts,
     seen: Option<&BTreeSet<i32>>,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "stranded_locks";
     let pids = seen.into_iter().flatten().map(ToString::to_string);
     let pids: Vec<String> = pids.collect();
@@ -258,7 +256,7 @@ pub(super) async fn stranded_locks(
             return Ok(unseen);
         }
         let message = "no idle session that is known to be of a pooler in transaction mode holds an advisory lock";
-        return Ok(Finding::fine(name, message));
+        return Ok(Diagnosis::fine(name, message));
     }
     let mut said = Vec::new();
     if !left.is_empty() {
@@ -278,5 +276,5 @@ pub(super) async fn stranded_locks(
     } else {
         Level::Problem
     };
-    Ok(Finding::new(name, level, said.join("; ")).fixes(fix))
+    Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix))
 }

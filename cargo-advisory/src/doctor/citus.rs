@@ -1,4 +1,4 @@
-//! What Citus makes of this node, of the tables of leases and claims, and of triggers.
+//! The role of this node in a cluster of Citus, and the tables and triggers that Citus manages.
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
@@ -10,8 +10,8 @@ use crate::text::one_line;
 /// The group of a node. The coordinator's is 0.
 const GROUP: &str = "SELECT groupid FROM pg_catalog.pg_dist_local_group";
 
-/// Triggers that notify or ask for locks, of tables whose rows are on other nodes. Citus accepts
-/// them only with `citus.enable_unsafe_triggers`.
+/// Triggers that notify or look for locks, on tables with rows on other nodes. Citus accepts them
+/// only with `citus.enable_unsafe_triggers`.
 const TRIGGERS: &str = "SELECT t.tgname, t.tgrelid::regclass::text FROM pg_catalog.pg_trigger AS t \
      JOIN pg_catalog.pg_dist_partition AS p ON p.logicalrelid::oid = t.tgrelid \
      JOIN pg_catalog.pg_proc AS f ON f.oid = t.tgfoid \
@@ -22,7 +22,7 @@ const TRIGGERS: &str = "SELECT t.tgname, t.tgrelid::regclass::text FROM pg_catal
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) is_worker: bool,
-    /// Triggers that do not do here what they are for.
+    /// Triggers that run on other nodes, and so have no effect here.
     pub(super) triggers: Vec<String>,
 }
 
@@ -41,16 +41,16 @@ impl Node {
     }
 }
 
-/// A table that Citus manages, and so refuses what leases and claims write.
+/// A table that Citus manages. It refuses the writes of leases and claims.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Managed {
     /// `a reference table of Citus`
     pub(super) kind: &'static str,
-    /// The statements that make an ordinary table of it.
+    /// The statements that turn it into an ordinary table.
     pub(super) fix: Vec<String>,
 }
 
-/// What Citus manages a table as; `None` for an ordinary table. `name` is the table's name in SQL.
+/// Looks at how Citus manages a table; `None` for an ordinary table. `name` is its name in SQL.
 pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>, Failure> {
     let table = format!("to_regclass({})::oid", literal(name));
     let found = rows(client, &kind_question(&table)).await?;
@@ -63,8 +63,8 @@ pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Manage
 }
 
 impl Managed {
-    /// `kind` is a word of the question's; the statements drop the foreign keys between the table
-    /// and others that Citus manages.
+    /// `kind` is a word of [`kind_question`]. `foreign_keys` are the statements that drop the
+    /// foreign keys between the table and others that Citus manages.
     fn of(name: &str, kind: &str, foreign_keys: Vec<String>) -> Self {
         let undistribute = || vec![format!("SELECT undistribute_table({});", literal(name))];
         let (kind, fix) = match kind {
@@ -90,7 +90,7 @@ fn kind_question(table: &str) -> String {
     )
 }
 
-/// When the last one is gone, Citus makes an ordinary table of it.
+/// Once the last foreign key is dropped, Citus turns the table into an ordinary one.
 fn foreign_keys_question(table: &str) -> String {
     format!(
         "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I;', k.conrelid::regclass, k.conname) \

@@ -1,13 +1,12 @@
-//! Recognition of the engines that speak PostgreSQL's protocol, and what each of them means for
-//! locks.
+//! Recognizes the engines that speak PostgreSQL's protocol, and says what each means for locks.
 //!
-//! One statement asks for everything by which an engine names itself. An engine without these
-//! catalogs gets a second one.
+//! One statement reads every sign of an engine. If the engine lacks these catalogs, a second one
+//! reads fewer signs.
 
 use std::fmt::Write;
 
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Diagnosis, Level};
 use crate::database::{Connection, Queries, cell, rows};
 use crate::failure::Failure;
 use crate::text::one_line;
@@ -35,13 +34,13 @@ enum Sign {
     Object(&'static str),
 }
 
-/// What an engine's documentation and sources, or a trial, say of locks. The guide's page on
-/// several servers has the links.
+/// An engine, with what its documentation and sources, or a trial, say of locks. The guide's page
+/// on several servers has the links.
 pub(super) struct Engine {
     name: &'static str,
     sign: Sign,
     level: Level,
-    /// Whether the guide has a table of what was tried, and not only read.
+    /// True if the guide has a table of results of a trial.
     is_tried: bool,
     message: &'static str,
     fix: &'static [&'static str],
@@ -82,30 +81,9 @@ const ENGINES: [Engine; 12] = [
         message: "a lock excludes the sessions of its own shard only; through the router its statements are refused or go to every shard",
         fix: &["Connect to the shard that has the rows, as with shards of your own."],
     },
-    Engine {
-        name: "pgEdge (Spock)",
-        sign: Sign::Object("extension spock"),
-        level: Level::Problem,
-        is_tried: false,
-        message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
-        fix: &["Connect all programs that share a lock to one node."],
-    },
-    Engine {
-        name: "EDB Postgres Distributed (BDR)",
-        sign: Sign::Object("extension bdr"),
-        level: Level::Problem,
-        is_tried: false,
-        message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
-        fix: &["Connect all programs that share a lock to one node."],
-    },
-    Engine {
-        name: "pgactive",
-        sign: Sign::Object("extension pgactive"),
-        level: Level::Problem,
-        is_tried: false,
-        message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
-        fix: &["Connect all programs that share a lock to one node."],
-    },
+    Engine::with_several_writers("pgEdge (Spock)", "extension spock"),
+    Engine::with_several_writers("EDB Postgres Distributed (BDR)", "extension bdr"),
+    Engine::with_several_writers("pgactive", "extension pgactive"),
     Engine {
         name: "Citus",
         sign: Sign::Object("extension citus"),
@@ -158,7 +136,7 @@ const ENGINES: [Engine; 12] = [
     },
 ];
 
-/// The first of its releases with advisory locks, apart from previews.
+/// The first release of YugabyteDB with advisory locks, apart from previews.
 const YUGABYTE: u32 = 2025;
 
 pub(super) enum Found {
@@ -168,7 +146,7 @@ pub(super) enum Found {
         engine: &'static Engine,
         version: String,
     },
-    /// It cannot be determined, and why.
+    /// The reason why the engine cannot be determined.
     Unknown(String),
 }
 
@@ -204,7 +182,18 @@ fn recognize(version: &str, signs: &str) -> Found {
 }
 
 impl Engine {
-    /// What it means for locks, with where that comes from.
+    const fn with_several_writers(name: &'static str, extension: &'static str) -> Self {
+        Self {
+            name,
+            sign: Sign::Object(extension),
+            level: Level::Problem,
+            is_tried: false,
+            message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
+            fix: &["Connect all programs that share a lock to one node."],
+        }
+    }
+
+    /// What it means for locks, with the source of that.
     fn describe(&self) -> String {
         let source = if self.is_tried {
             "as tried"
@@ -216,21 +205,25 @@ impl Engine {
 }
 
 impl Found {
-    pub(super) fn judge(&self, facts: &Facts) -> Finding {
+    pub(super) fn judge(&self, facts: &Facts) -> Diagnosis {
         let (engine, version) = match self {
             Self::PostgreSql => {
                 let message =
                     "PostgreSQL, by all signs: a lock excludes all sessions of its database";
-                return Finding::fine(NAME, message);
+                return Diagnosis::fine(NAME, message);
             }
             Self::Unknown(why) => {
-                return Finding::new(NAME, Level::Unknown, format!("cannot be determined: {why}"));
+                return Diagnosis::new(
+                    NAME,
+                    Level::Unknown,
+                    format!("cannot be determined: {why}"),
+                );
             }
             Self::Engine { engine, version } => (engine, version),
         };
         if yugabyte_release(version).is_some_and(|release| release < YUGABYTE) {
             let message = format!("YugabyteDB before 2025.1 has no advisory locks: {version}");
-            return Finding::new(NAME, Level::Problem, message)
+            return Diagnosis::new(NAME, Level::Problem, message)
                 .fix("Upgrade to YugabyteDB 2025.1 or later.");
         }
         let mut message = engine.describe();
@@ -252,10 +245,10 @@ impl Found {
             }
         }
         let fixes = engine.fix.iter().map(|fix| (*fix).to_owned());
-        Finding::new(NAME, level, message).fixes(fixes)
+        Diagnosis::new(NAME, level, message).fixes(fixes)
     }
 
-    /// Adds what the server is to a failure that this may explain.
+    /// Names the engine in a failure that it may explain.
     pub(super) fn explain(&self, failure: Failure) -> Failure {
         match self {
             Self::Engine { engine, .. } => {

@@ -1,4 +1,4 @@
-//! What the server says about itself and about this session.
+//! The facts about the server and this session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::database::{cell, rows};
 use crate::failure::Failure;
 use crate::text::one_line;
 
-/// `pg_settings` has each setting as it is for this session: in the base unit, and with what the
-/// role and the database set.
+/// `pg_settings` has each setting of this session, in the base unit. It includes the settings of
+/// the role and of the database.
 const SETTINGS: &str = "SELECT s.name, s.setting, s.unit FROM pg_catalog.pg_settings AS s \
      WHERE s.name = ANY ('{lock_timeout,statement_timeout,idle_in_transaction_session_timeout,transaction_timeout,\
      idle_session_timeout,default_transaction_isolation,log_lock_waits,deadlock_timeout,client_connection_check_interval,\
@@ -35,11 +35,11 @@ pub(super) struct Facts {
     /// The server's date, as 20261122.
     pub(super) date: u32,
     pub(super) is_over_tcp: bool,
-    /// Whether it sees what other roles' sessions do.
+    /// True if the role sees what other roles' sessions do.
     pub(super) sees_all: bool,
-    /// What the setting `advisory.pooler` says.
+    /// The setting `advisory.pooler`.
     pub(super) named_pooler: Option<String>,
-    /// If the server is a node of Citus.
+    /// `None` if the server is not a node of Citus.
     pub(super) citus: Option<Node>,
     settings: BTreeMap<String, (String, Option<String>)>,
 }

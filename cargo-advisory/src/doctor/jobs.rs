@@ -1,10 +1,9 @@
-//! Findings about the tables whose rows are claimed: their columns, their indexes, and times
-//! without a zone.
+//! Judges job tables: their columns, their indexes, and times without a zone.
 
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level, citus};
+use super::{Diagnosis, Level, citus};
 use crate::database::rows;
 use crate::failure::Failure;
 use crate::guard::literal;
@@ -12,19 +11,19 @@ use crate::job_table::{JobTable, quoted};
 use crate::migration::claim::indexes;
 use crate::text::{in_backticks, joined, one_line};
 
-/// The tables that look like queues: with the columns that a claim has, whatever they are for.
+/// The tables that have the columns of a claim, and so may be job tables.
 const LIKELY: &str = "SELECT c.oid::regclass::text FROM pg_catalog.pg_class AS c \
      WHERE c.relkind = ANY ('{r,p}') AND NOT c.relispartition AND 2 = \
      (SELECT count(*) FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
      AND NOT a.attisdropped AND a.attname = ANY ('{locked_until,locked_by}')) ORDER BY 1 LIMIT 5";
 
-/// The shortest `locked_by` that a claim fits in: a name of one letter, `#` and a UUID. A worker's
-/// name makes it longer.
+/// The least length of `locked_by`: a name of one letter, `#` and a UUID.
 const SHORTEST_HOLDER: u64 = 38;
-/// How long a holder should be able to be: a name of 63 letters.
+/// The length that `locked_by` should have: a name of 63 letters, `#` and a UUID.
 const LONGEST_HOLDER: u64 = 100;
 
-/// Why job tables are not looked at; `None` if the program's are known, or there is none.
+/// The reason why job tables are not looked at; `None` if those of the program are known, or if
+/// there seem to be none.
 pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<String>, Failure> {
     if is_known {
         return Ok(None);
@@ -38,22 +37,22 @@ pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<Str
 struct Column {
     name: String,
     sql_type: String,
-    /// The most characters that it takes; `None` if it takes any number.
+    /// The maximum number of characters; `None` if there is none.
     longest: Option<u64>,
     default: String,
 }
 
-/// An index of a table, as far as a claim can use it.
+/// An index of a table, with what decides if a claim can use it.
 struct Index {
     name: String,
     is_valid: bool,
-    /// Its columns, each with its direction as in the SQL of an index.
+    /// Its columns with their directions, as in the SQL of an index.
     columns: Vec<String>,
-    /// Its condition, without brackets.
+    /// Its condition, without parentheses.
     condition: String,
 }
 
-/// What is wrong with the tables.
+/// The problems of the tables.
 struct Problems {
     level: Level,
     said: Vec<String>,
@@ -68,13 +67,13 @@ impl Problems {
     }
 }
 
-/// Checks that the job tables have what the claims of the program need.
+/// Checks that the job tables have the columns and indexes that the program's claims need.
 pub(super) async fn job_tables(
     client: &Client,
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "job_tables";
     let mut problems = Problems {
         level: Level::Fine,
@@ -101,13 +100,13 @@ pub(super) async fn job_tables(
     }
     let Problems { level, said, fix } = problems;
     if !said.is_empty() {
-        return Ok(Finding::new(name, level, said.join("; ")).fixes(fix));
+        return Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix));
     }
     let names = in_backticks(tables.iter().map(JobTable::label));
     Ok(match unseen {
-        Some(why) => Finding::new(name, Level::Unknown, format!("not looked at: {why}")),
-        None if tables.is_empty() => Finding::fine(name, "no table has the columns of a claim"),
-        None => Finding::fine(
+        Some(why) => Diagnosis::new(name, Level::Unknown, format!("not looked at: {why}")),
+        None if tables.is_empty() => Diagnosis::fine(name, "no table has the columns of a claim"),
+        None => Diagnosis::fine(
             name,
             format!("{names}: claims find their columns and their indexes"),
         ),
@@ -164,17 +163,15 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
         let is_usable = |index: &Index| {
             let columns = index.columns.iter().map(String::as_str);
             index.is_valid
-                // A condition that the claim does not have hides rows from it.
+                // A condition that the claim lacks hides rows from it.
                 && parts(&index.condition).all(|part| conditions.contains(&part))
                 && columns.take(wanted.len()).eq(wanted.iter().copied())
         };
         if there.iter().any(is_usable) {
             continue;
         }
-        let what = if there
-            .iter()
-            .any(|index| index.name == *name && !index.is_valid)
-        {
+        let is_invalid = |index: &Index| index.name == *name && !index.is_valid;
+        let what = if there.iter().any(is_invalid) {
             format!(
                 "the index `{}` of `{label}` is invalid: its creation has failed, so drop it first",
                 one_line(name)
@@ -190,10 +187,8 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
     }
     for index in there {
         let is_needed = needed.iter().any(|(name, _)| *name == index.name);
-        let hash = index
-            .name
-            .rsplit_once("_claim_")
-            .map(|(_, hash)| hash.as_bytes());
+        let hash = index.name.rsplit_once("_claim_");
+        let hash = hash.map(|(_, hash)| hash.as_bytes());
         let is_ours = |hash: &[u8]| hash.len() == 8 && hash.iter().all(u8::is_ascii_hexdigit);
         if hash.is_some_and(is_ours) && !is_needed {
             let what = format!(
@@ -237,7 +232,7 @@ pub(super) async fn time_zone(
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "time_zone";
     let zone = one_line(facts.setting("TimeZone").unwrap_or_default());
     let is_utc = UTC.contains(&&*zone);
@@ -276,9 +271,9 @@ pub(super) async fn time_zone(
         };
         let local = local.join(", ");
         let message = format!("the default of {local} writes the time of the session, {when}");
-        return Ok(Finding::new(name, level, message).fixes(fix));
+        return Ok(Diagnosis::new(name, level, message).fixes(fix));
     }
-    Ok(Finding::fine(
+    Ok(Diagnosis::fine(
         name,
         match (count, unseen) {
             (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
@@ -350,7 +345,7 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
     Ok(indexes)
 }
 
-/// The expression of an index, as `indexes` writes the hash of a column.
+/// The expression of an index, with the hash of a column as `indexes` writes it.
 fn expression(written: &str) -> String {
     let column = written.strip_prefix("hash_record_extended(ROW(");
     match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
@@ -362,8 +357,8 @@ fn expression(written: &str) -> String {
     }
 }
 
-/// A condition of columns that are `NULL`, as `indexes` writes it: the server writes brackets, and
-/// quotes only where it must.
+/// A condition of columns that are `NULL`, as `indexes` writes it. The server adds parentheses, and
+/// quotes a name only if it must.
 fn condition(written: &str) -> String {
     let parts = parts(written).map(|part| {
         let part = part.trim_matches(['(', ')', ' ']);
@@ -389,7 +384,7 @@ mod tests {
     use super::condition;
 
     #[test]
-    fn the_condition_of_an_index_is_compared_without_brackets() {
+    fn the_condition_of_an_index_is_compared_without_parentheses() {
         for (written, expected) in [
             ("", ""),
             ("completed_at IS NULL", "\"completed_at\" IS NULL"),

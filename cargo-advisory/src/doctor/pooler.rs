@@ -1,9 +1,8 @@
-//! Detection of a pooler in front of the server, and of its mode.
+//! Detects a pooler in front of the server, and its mode.
 //!
-//! Observed, not guessed from the address: if one server session serves two connections one after
-//! the other, or if a connection was told another process id than that of its server session, there
-//! is a pooler; if the session changes hands while both are open, the pooler is in transaction
-//! mode.
+//! The address is not used for this. There is a pooler if one server session serves two connections
+//! one after the other, or if a connection has got another process id than that of its server
+//! session. If the session serves both while they are open, the pooler is in transaction mode.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,12 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use advisory_runtime::cancel::told_process_id;
 
 use super::facts::Facts;
-use super::{Finding, Level, alter_role};
+use super::{Diagnosis, Level, alter_role};
 use crate::database::{Connection, Queries, cell, rows, with_timeout};
 use crate::failure::Failure;
 
-/// How often it is checked whether the connections keep their sessions: a pooler that others use
-/// assigns sessions by chance.
+/// How often the sessions of the connections are compared. A pooler that others use too assigns
+/// sessions by chance.
 const ROUNDS: usize = 8;
 
 /// The session of the server that serves a connection.
@@ -30,14 +29,14 @@ pub(super) enum Pooler {
     Session,
     Transaction,
     Statement,
-    /// Two sessions get one exclusive lock.
-    LocksKeepNobodyOut,
+    /// Two sessions can hold one exclusive lock.
+    LocksExcludeNobody,
     Unknown(String),
 }
 
 impl Pooler {
-    /// Whether clients share sessions, so that a session-level lock can stay on one that nobody
-    /// has.
+    /// Returns `true` if clients share sessions, so that a session-level lock can stay on a session
+    /// that no client has.
     pub(super) const fn shares_sessions(&self) -> bool {
         matches!(self, Self::Transaction | Self::Statement)
     }
@@ -45,7 +44,7 @@ impl Pooler {
 
 struct Link {
     queries: Queries,
-    /// The processes that have served it.
+    /// The server processes that have served it.
     seen: RefCell<BTreeSet<i32>>,
 }
 
@@ -57,14 +56,14 @@ impl Link {
         })
     }
 
-    /// Closes it, and waits until that is sent. Returns the processes that have served it.
+    /// Closes it. Returns the server processes that have served it.
     async fn close(self) -> BTreeSet<i32> {
         self.queries.close().await;
         self.seen.into_inner()
     }
 
-    /// The process that serves it, whether that is older than a time of the server's clock, and the
-    /// time now.
+    /// The server process that serves it, `true` if the process is older than a time of the
+    /// server's clock, and the current time.
     async fn session(&self, before: &str) -> Result<(String, bool, String), Failure> {
         let found = rows(&self.queries.client, &SESSION.replace("{}", before)).await?;
         let text = |at: usize| cell(&found, at).unwrap_or_default();
@@ -76,13 +75,13 @@ impl Link {
         Ok(self.session("0").await?.0)
     }
 
-    /// Whether it was told another process id at its start, or none.
+    /// Returns `true` if it got another process id at its start, or none.
     fn is_renumbered(&self, pid: &str) -> bool {
-        let told = told_process_id(&self.queries.client.cancel_token());
-        told.is_none_or(|told| told.to_string() != pid)
+        let startup = told_process_id(&self.queries.client.cancel_token());
+        startup.is_none_or(|startup| startup.to_string() != pid)
     }
 
-    /// Whether it gets, or releases, a lock.
+    /// Returns `true` if it acquires, or releases, a lock.
     async fn answer(&self, function: &str, key: &str) -> Result<bool, Failure> {
         let query = format!("SELECT pg_catalog.{function}({key})");
         let found = rows(&self.queries.client, &query).await?;
@@ -90,7 +89,7 @@ impl Link {
     }
 }
 
-/// Looks for a pooler, and returns the processes of the server that served this command. Fails only
+/// Looks for a pooler. Also returns the server processes that have served this command. Fails only
 /// if the database cannot be reached at all.
 pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failure> {
     let first = Link::open(address).await?;
@@ -113,7 +112,7 @@ pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failu
 }
 
 async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Failure> {
-    // Before any lock is acquired: if sessions are shared, a lock can stay on one that no
+    // No lock is acquired before this: if sessions are shared, a lock can stay on one that no
     // connection gets again.
     let pids = [one.pid().await?, other.pid().await?];
     for _ in 0..ROUNDS {
@@ -127,8 +126,8 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
             });
         }
         let mut keeps = other.pid().await? == pids[1] && pids[1] != pids[0];
-        // Skipped if the answer is known: a pooler without another session would let the query
-        // wait.
+        // Not asked if the answer is known, because a pooler without another session would let the
+        // query wait.
         if keeps {
             keeps = one.pid().await? == pids[0];
         }
@@ -145,7 +144,7 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
         }
         let is_released = one.answer("pg_advisory_unlock", &key).await?;
         if !is_taken || is_shared || !is_released {
-            return Ok(Pooler::LocksKeepNobodyOut);
+            return Ok(Pooler::LocksExcludeNobody);
         }
     }
     Ok(if is_between {
@@ -155,7 +154,7 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Fa
     })
 }
 
-/// A number and a pair of numbers that nobody else uses, so a refusal cannot have another cause.
+/// A number and a pair of numbers that nobody else uses, so that a refusal has no other cause.
 fn unlikely_keys() -> [String; 2] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let (now, process) = (now.unwrap_or_default(), std::process::id());
@@ -165,11 +164,11 @@ fn unlikely_keys() -> [String; 2] {
     [number.to_string(), pair]
 }
 
-pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Finding {
+pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Diagnosis {
     let name = "pooler";
     let is_named = facts.named_pooler.as_deref() == Some("transaction");
-    let fine = |message| Finding::fine(name, message);
-    let problem = |message| Finding::new(name, Level::Problem, message);
+    let fine = |message| Diagnosis::fine(name, message);
+    let problem = |message| Diagnosis::new(name, Level::Problem, message);
     match pooler {
         Pooler::None if is_named => fine(
             "none here, but `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
@@ -192,12 +191,12 @@ pub(super) fn judge(facts: &Facts, pooler: &Pooler) -> Finding {
             problem("one in statement mode: there are no transactions, and so no locks")
                 .fix("Connect to the server itself, or set `pool_mode = transaction`.")
         }
-        Pooler::LocksKeepNobodyOut => {
+        Pooler::LocksExcludeNobody => {
             problem("this server accepts advisory locks but excludes nobody")
                 .fix("Use leases (`#[advisory_lease]`), which are rows.")
         }
         Pooler::Unknown(why) => {
-            Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"))
+            Diagnosis::new(name, Level::Unknown, format!("cannot be determined: {why}"))
         }
     }
 }
@@ -219,7 +218,7 @@ mod tests {
             (Pooler::Session, Level::Fine, Level::Fine),
             (Pooler::Transaction, Level::Problem, Level::Fine),
             (Pooler::Statement, Level::Problem, Level::Problem),
-            (Pooler::LocksKeepNobodyOut, Level::Problem, Level::Problem),
+            (Pooler::LocksExcludeNobody, Level::Problem, Level::Problem),
             (
                 Pooler::Unknown("no answer".to_owned()),
                 Level::Unknown,
@@ -253,7 +252,7 @@ mod tests {
             Pooler::Session => "session",
             Pooler::Transaction => "transaction",
             Pooler::Statement => "statement",
-            Pooler::LocksKeepNobodyOut => "locks keep nobody out",
+            Pooler::LocksExcludeNobody => "locks exclude nobody",
             Pooler::Unknown(_) => "unknown",
         }
     }
@@ -261,7 +260,10 @@ mod tests {
     #[test]
     fn each_sign_of_a_pooler_is_enough() {
         let direct = Server::default();
-        let told = |told| Server { told, ..direct };
+        let renumbers = |startup_pids| Server {
+            startup_pids,
+            ..direct
+        };
         let shares = |in_transaction| Server {
             in_transaction,
             ..direct
@@ -276,16 +278,16 @@ mod tests {
         for (server, kind) in [
             (direct, "none"),
             (Server { is_older, ..direct }, "session"),
-            (told([11, 99, 13]), "session"),
+            (renumbers([11, 99, 13]), "session"),
             // The sessions of the first and the last connection show nothing.
-            (told([99, 12, 99]), "none"),
+            (renumbers([99, 12, 99]), "none"),
             // A session that changes hands.
             (shares([11, 12, 14]), "transaction"),
             (shares([11, 14, 13]), "transaction"),
             (shares([11, 13, 12]), "transaction"),
             (
                 Server {
-                    told: pids,
+                    startup_pids: pids,
                     pids,
                     ..shares(pids)
                 },
@@ -297,9 +299,9 @@ mod tests {
             ),
             (refuses("no more connections allowed"), "unknown"),
             // A lock that two get, or that cannot be released.
-            (locks([false, false], true), "locks keep nobody out"),
-            (locks([true, true], true), "locks keep nobody out"),
-            (locks([true, false], false), "locks keep nobody out"),
+            (locks([false, false], true), "locks exclude nobody"),
+            (locks([true, true], true), "locks exclude nobody"),
+            (locks([true, false], false), "locks exclude nobody"),
         ] {
             assert_eq!(found(&server), kind);
         }

@@ -1,15 +1,13 @@
-//! The finding about logical replication into this database: its rows come from a server with locks
-//! of its own.
+//! Judges logical replication into this database, whose rows come from a server with its own locks.
 
 use tokio_postgres::Client;
 
-use super::{Finding, Level};
+use super::{Diagnosis, Level};
 use crate::database::rows;
 use crate::failure::Failure;
 use crate::text::{joined, one_line, plural};
 
-/// The tables that enabled subscriptions write, and whether this database publishes them too: those
-/// first.
+/// The tables that enabled subscriptions write. Those that this database also publishes come first.
 const SUBSCRIBED: &str = "SELECT format('%I.%I', n.nspname, c.relname), \
      EXISTS (SELECT 1 FROM pg_catalog.pg_publication_tables AS p WHERE p.schemaname = n.nspname \
      AND p.tablename = c.relname) \
@@ -21,14 +19,14 @@ const SUBSCRIBED: &str = "SELECT format('%I.%I', n.nspname, c.relname), \
 
 const NAMED: usize = 3;
 
-pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
+pub(super) async fn judge(client: &Client) -> Result<Diagnosis, Failure> {
     let name = "logical_replication";
     let found = match rows(client, SUBSCRIBED).await {
         Ok(found) => found,
-        // Such as for an engine that has none of these catalogs.
+        // For example, an engine lacks these catalogs.
         Err(failure) => {
             let message = format!("cannot be determined: {failure}");
-            return Ok(Finding::new(name, Level::Unknown, message));
+            return Ok(Diagnosis::new(name, Level::Unknown, message));
         }
     };
     let tables = |is_published: &str| -> Vec<String> {
@@ -42,17 +40,17 @@ pub(super) async fn judge(client: &Client) -> Result<Finding, Failure> {
             "{} received from another server and published, two ways or passed on: a lock on one server excludes nobody on another",
             list(&both_ways)
         );
-        Finding::new(name, Level::Problem, message)
+        Diagnosis::new(name, Level::Problem, message)
             .fix("Let one server alone write these tables, and take their locks and leases there.")
     } else if !received.is_empty() {
         let message = format!(
             "{} received from another server, whose sessions a lock here does not exclude",
             list(&received)
         );
-        Finding::new(name, Level::Advice, message)
+        Diagnosis::new(name, Level::Advice, message)
             .fix("Write these tables, and take their locks and leases, on the server that publishes them.")
     } else {
-        Finding::fine(
+        Diagnosis::fine(
             name,
             "this database has no enabled subscription of PostgreSQL's own",
         )

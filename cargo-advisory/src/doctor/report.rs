@@ -1,4 +1,4 @@
-//! The findings as text.
+//! The diagnoses as text and as JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Diagnosis, Level};
 use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, ERROR, FRAME, KEY};
 use crate::text::plural;
@@ -29,7 +29,7 @@ impl Level {
     }
 }
 
-pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
+pub(super) fn text(facts: &Facts, findings: &[Diagnosis]) -> String {
     let mut text = format!(
         "{BOLD}PostgreSQL {}, database `{}`, as role `{}`{BOLD:#}\n\n",
         facts.version, facts.database, facts.role
@@ -47,7 +47,7 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
             "{style}{level:8}{style:#} {BOLD}{name}{BOLD:#}  {message}"
         );
         for statement in &finding.fix {
-            // One statement corrects several findings, and is shown with the first.
+            // One statement can correct several settings. It is shown with the first.
             if said.insert(statement) {
                 let _ = writeln!(text, "         {statement}");
             } else {
@@ -68,7 +68,7 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
     text
 }
 
-pub(super) fn json(facts: &Facts, findings: &[Finding]) -> String {
+pub(super) fn json(facts: &Facts, findings: &[Diagnosis]) -> String {
     let findings = findings.iter().map(|finding| {
         json!({
             "name": finding.name,
@@ -92,12 +92,12 @@ pub(super) fn json(facts: &Facts, findings: &[Finding]) -> String {
 mod tests {
     use super::text;
     use crate::doctor::facts::Facts;
-    use crate::doctor::{Finding, Level};
+    use crate::doctor::{Diagnosis, Level};
 
     #[test]
     fn findings_have_their_page_and_statements_are_written_once() {
-        let bad = |name| Finding::new(name, Level::Problem, "bad").fix("RUN THIS;");
-        let fine = Finding::new("works", Level::Fine, "good");
+        let bad = |name| Diagnosis::new(name, Level::Problem, "bad").fix("RUN THIS;");
+        let fine = Diagnosis::new("works", Level::Fine, "good");
         let written = text(&Facts::default(), &[bad("one"), bad("two"), fine]);
         for (part, count) in [
             ("/doctor/#one", 1),

@@ -1,11 +1,11 @@
-//! Compares the lease table's sequence with the tokens in the table, and asks whether the role can
-//! read the timeline.
+//! Compares the lease table's sequence with the tokens in the table, and checks the right to read
+//! the timeline.
 
 use advisory_runtime::lease::Table;
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Diagnosis, Level};
 use crate::database::{cell, identifier, rows};
 use crate::failure::Failure;
 
@@ -13,9 +13,9 @@ pub(super) async fn judge(
     client: &Client,
     facts: &Facts,
     table: &Table,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let title = "lease_sequence";
-    let fine = |message: &str| Ok(Finding::fine(title, message));
+    let fine = |message: &str| Ok(Diagnosis::fine(title, message));
     // Lower-case letters, digits and `_`, and a full stop.
     let name = table.name();
     let (schema, relation) = name.split_once('.').unwrap_or(("public", &name));
@@ -32,11 +32,11 @@ pub(super) async fn judge(
         let message =
             format!("`{sequence}` wraps or descends, so a later grant could get the smaller token");
         let fix = format!("ALTER SEQUENCE {sequence} INCREMENT 1 NO CYCLE;");
-        return Ok(Finding::new(title, Level::Problem, message).fix(fix));
+        return Ok(Diagnosis::new(title, Level::Problem, message).fix(fix));
     }
     if !is(1) {
         let message = format!("role `{role}` may not read `{relation}` and `{sequence}`");
-        return Ok(Finding::new(title, Level::Unknown, message));
+        return Ok(Diagnosis::new(title, Level::Unknown, message));
     }
     let compared = rows(client, &comparison(&relation, &sequence)).await?;
     if cell(&compared, 0) == Some("t") {
@@ -47,7 +47,7 @@ pub(super) async fn judge(
             cell(1),
             cell(2)
         );
-        return Ok(Finding::new(title, Level::Problem, message).fix(format!(
+        return Ok(Diagnosis::new(title, Level::Problem, message).fix(format!(
             "BEGIN; LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE; SELECT pg_catalog.setval('{sequence}', \
              GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'), pg_catalog.max(token))) FROM {relation}; COMMIT;"
         )));
@@ -77,10 +77,10 @@ pub(super) async fn judge(
     } else {
         return fine("its numbers are above the tokens in the table");
     };
-    Ok(Finding::new(title, Level::Advice, message).fix(fix))
+    Ok(Diagnosis::new(title, Level::Advice, message).fix(fix))
 }
 
-/// Returns whether the role may ask for the timeline; not where there is none.
+/// A query for a bool that is true if there is a timeline that the role may read.
 fn privileges() -> String {
     let may = |function: &str| {
         format!(
@@ -94,8 +94,8 @@ fn privileges() -> String {
     )
 }
 
-/// Returns whether the sequence wraps or descends, the role may read both, a column owns it, and
-/// the role may draw from it and move it; no row without a sequence.
+/// A query for bools: the sequence wraps or descends, the role may read sequence and table, a
+/// column owns the sequence, and the role may draw from it, and move it. No row without a sequence.
 fn catalog(schema: &str, table: &str) -> String {
     let has = |function: &str, relation: &str, right: &str| {
         format!("pg_catalog.{function}({relation}.oid, '{right}'::text)")
@@ -123,8 +123,8 @@ fn catalog(schema: &str, table: &str) -> String {
     )
 }
 
-/// Returns whether the sequence is below the largest token, its last number, and that token. The
-/// rows are older than the reading of the sequence.
+/// A query for a bool that is true if the sequence is below the largest token, the last number of
+/// the sequence, and this token. It reads the sequence after the snapshot of the rows.
 fn comparison(table: &str, sequence: &str) -> String {
     format!(
         "SELECT (largest <= last) IS FALSE OR last IS NULL AND largest IS NOT NULL, last, largest \

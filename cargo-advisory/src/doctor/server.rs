@@ -1,20 +1,19 @@
-//! Findings about the server: whether locks work on it, and whether it has room for more.
+//! Judges the server: its version, a standby, and the room in its lock table.
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::facts::Facts;
-use super::{Finding, Level, alter_system};
+use super::{Diagnosis, Level, alter_system};
 use crate::database::{cell, rows};
 use crate::failure::Failure;
 use crate::text::{joined, one_line};
 
-/// Distinct locks in the shared table: those on the fast path and the predicate locks are
-/// elsewhere.
+/// The number of locks in the shared table, without those on the fast path and predicate locks.
 const USED: &str = "SELECT count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
      l.transactionid, l.classid, l.objid, l.objsubid FROM pg_catalog.pg_locks AS l \
      WHERE NOT l.fastpath AND l.mode <> 'SIReadLock') AS distinct_locks";
 
-/// The sessions with most of these locks, and how many of them are advisory.
+/// The sessions with the most of these locks, and the number of their advisory locks.
 const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.database FROM pg_catalog.pg_locks AS x \
      JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction::text = \
      x.transactionid::text WHERE x.pid IS NULL AND x.locktype = 'transactionid') \
@@ -30,35 +29,35 @@ const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.d
 /// The oldest version that this project supports.
 const OLDEST: u32 = 15;
 
-/// Returns whether the server still gets fixes. A major version has its last release in the second
-/// week of November, five years after its first.
-pub(super) fn version(facts: &Facts) -> Finding {
+/// Checks that the server still gets fixes. A major version has its last release in the second week
+/// of November, five years after its first.
+pub(super) fn version(facts: &Facts) -> Diagnosis {
     let name = "server_version";
     let (major, version) = (facts.version_number / 10_000, &facts.version);
-    // 10 came in 2017, and one each year since.
+    // Version 10 was released in 2017, and one major version each year since.
     let end = major + 2012;
     if facts.date >= end * 10_000 + 1115 {
         let message = format!("{version}: no fixes since November {end}");
-        return Finding::new(name, Level::Problem, message).fix(format!(
+        return Diagnosis::new(name, Level::Problem, message).fix(format!(
             "Upgrade the server to PostgreSQL {} or later.",
             (major + 1).max(OLDEST)
         ));
     }
-    Finding::fine(name, format!("{version}: fixes until November {end}"))
+    Diagnosis::fine(name, format!("{version}: fixes until November {end}"))
 }
 
-pub(super) fn standby(facts: &Facts) -> Finding {
+pub(super) fn standby(facts: &Facts) -> Diagnosis {
     let name = "standby";
     if facts.is_standby {
         let message =
             "a standby: its locks exclude nobody on the primary, and it cannot grant leases";
-        return Finding::new(name, Level::Problem, message)
+        return Diagnosis::new(name, Level::Problem, message)
             .fix("Connect to the primary: with `target_session_attrs=read-write` in the URL.");
     }
-    Finding::fine(name, "no: this is the primary")
+    Diagnosis::fine(name, "no: this is the primary")
 }
 
-/// The number of locks for which the server reserves memory. It can hold somewhat more.
+/// The number of locks for which the server reserves memory. It has room for a few more.
 fn capacity(facts: &Facts) -> u64 {
     let autovacuum = match facts.setting("autovacuum_worker_slots") {
         Some(_) => facts.number("autovacuum_worker_slots"),
@@ -73,12 +72,12 @@ fn capacity(facts: &Facts) -> u64 {
     facts.number("max_locks_per_transaction") * processes
 }
 
-/// `most_keys` is how many locks one call of the program can take, and its name.
+/// `most_keys` is the greatest number of locks that one call of the program can take, and its name.
 pub(super) async fn lock_table(
     client: &Client,
     facts: &Facts,
     most_keys: Option<&(u64, String)>,
-) -> Result<Finding, Failure> {
+) -> Result<Diagnosis, Failure> {
     let name = "lock_table";
     let capacity = capacity(facts);
     let used = rows(client, USED).await?;
@@ -94,7 +93,7 @@ pub(super) async fn lock_table(
         message = format!("{message}, and one call of `{function}` can take {keys}");
     }
     let level = match used.saturating_mul(100) / capacity.max(1) {
-        0..50 if keys.is_none() => return Ok(Finding::fine(name, message)),
+        0..50 if keys.is_none() => return Ok(Diagnosis::fine(name, message)),
         50..80 if keys.is_none() => Level::Advice,
         _ => Level::Problem,
     };
@@ -102,7 +101,7 @@ pub(super) async fn lock_table(
     let message = format!(
         "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {largest}"
     );
-    Ok(Finding::new(name, level, message)
+    Ok(Diagnosis::new(name, level, message)
         .fix(twice_the_locks(facts))
         .fix("Then restart the server."))
 }

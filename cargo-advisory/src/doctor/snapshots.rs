@@ -1,12 +1,12 @@
-//! The oldest snapshot: while somebody keeps one, no row version that claims and leases have
-//! replaced since then is removed.
+//! Judges the oldest snapshot. While it exists, the server removes no row version that claims and
+//! leases have replaced since.
 
 use std::time::Duration;
 
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level, grant_monitor};
+use super::{Diagnosis, Level, grant_monitor};
 use crate::database::rows;
 use crate::duration::short;
 use crate::failure::Failure;
@@ -16,8 +16,8 @@ use crate::text::one_line;
 /// A snapshot of this age is normal.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 
-/// Who keeps row versions of this database: sessions with a snapshot or a transaction that writes,
-/// prepared transactions, and slots.
+/// The oldest session with a snapshot or a writing transaction in this database, or the oldest
+/// prepared transaction.
 const OLDEST: &str = "SELECT a.pid::text, a.application_name, CAST(date_part('epoch', \
      clock_timestamp() - a.xact_start) AS int8), 'session' \
      FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() \
@@ -28,7 +28,7 @@ const OLDEST: &str = "SELECT a.pid::text, a.application_name, CAST(date_part('ep
      WHERE p.database = current_database() \
      ORDER BY 3 DESC NULLS LAST LIMIT 1";
 
-pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Finding, Failure> {
+pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Diagnosis, Failure> {
     let name = "oldest_snapshot";
     let found = rows(client, OLDEST).await?;
     let oldest = found.first().and_then(|row| {
@@ -51,13 +51,13 @@ pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Finding, Fai
              slower (0.63 to 2.5 ms for a claim, measured)",
             short(age)
         );
-        return Ok(Finding::new(name, Level::Advice, message).fix(fix));
+        return Ok(Diagnosis::new(name, Level::Advice, message).fix(fix));
     }
     if !facts.sees_all {
         let message = "this role does not see the snapshots of other roles' sessions";
-        return Ok(Finding::new(name, Level::Unknown, message).fix(grant_monitor(facts)));
+        return Ok(Diagnosis::new(name, Level::Unknown, message).fix(grant_monitor(facts)));
     }
-    Ok(Finding::fine(
+    Ok(Diagnosis::fine(
         name,
         format!(
             "no transaction of this database is older than {}; replication slots and standbys were not looked at",

@@ -1,20 +1,19 @@
-//! The lease table and the job tables as the server keeps them: row-level security, and whether
-//! they survive a crash.
+//! Judges the lease table and the job tables: row-level security, and unlogged tables.
 
 use tokio_postgres::Client;
 
 use super::facts::Facts;
-use super::{Finding, Level};
+use super::{Diagnosis, Level};
 use crate::database::{cell, identifier, rows};
 use crate::failure::Failure;
 use crate::guard::literal;
 use crate::job_table::JobTable;
 use crate::text::in_backticks;
 
-/// The tables that there are, with what is known of each.
+/// The tables that exist, with what is known of each.
 pub(super) struct Tables {
     known: Vec<Known>,
-    /// Why job tables are not among them.
+    /// The reason why job tables are not among them.
     unseen: Option<String>,
 }
 
@@ -37,7 +36,7 @@ impl Tables {
         names.extend(jobs.iter().map(JobTable::quoted));
         let mut known = Vec::new();
         for name in names {
-            // Without a right to the schema, another finding says so.
+            // Another diagnosis reports a missing right to the schema.
             let found = rows(client, &question(&name)).await.unwrap_or_default();
             let is = |at: usize| cell(&found, at) == Some("t");
             if !found.is_empty() {
@@ -51,8 +50,8 @@ impl Tables {
         Ok(Self { known, unseen })
     }
 
-    /// A role that policies apply to reads no rows, silently.
-    pub(super) fn row_security(&self, facts: &Facts) -> Finding {
+    /// A role to which policies apply reads no rows, and gets no error.
+    pub(super) fn row_security(&self, facts: &Facts) -> Diagnosis {
         let (name, role) = ("row_security", identifier(&facts.role));
         let filtered: Vec<&Known> = self.known.iter().filter(|it| it.is_filtered).collect();
         if filtered.is_empty() {
@@ -64,7 +63,7 @@ impl Tables {
             facts.role,
             in_backticks(filtered.iter().map(|table| &table.name))
         );
-        Finding::new(name, Level::Problem, message).fixes(filtered.iter().map(|table| {
+        Diagnosis::new(name, Level::Problem, message).fixes(filtered.iter().map(|table| {
             format!(
                 "CREATE POLICY advisory ON {} FOR ALL TO {role} USING (true) WITH CHECK (true);",
                 table.name
@@ -73,7 +72,7 @@ impl Tables {
     }
 
     /// An unlogged table is empty after a crash.
-    pub(super) fn unlogged(&self) -> Finding {
+    pub(super) fn unlogged(&self) -> Diagnosis {
         let name = "unlogged_tables";
         let unlogged: Vec<&Known> = self.known.iter().filter(|it| it.is_unlogged).collect();
         if unlogged.is_empty() {
@@ -85,20 +84,18 @@ impl Tables {
             in_backticks(unlogged.iter().map(|table| &table.name)),
             if unlogged.len() == 1 { "is" } else { "are" }
         );
-        let fixes = unlogged
-            .iter()
-            .map(|it| format!("ALTER TABLE {} SET LOGGED;", it.name));
-        Finding::new(name, Level::Problem, message).fixes(fixes)
+        let fix = |table: &&Known| format!("ALTER TABLE {} SET LOGGED;", table.name);
+        Diagnosis::new(name, Level::Problem, message).fixes(unlogged.iter().map(fix))
     }
 
-    /// That nothing is wrong with the tables that were looked at, and which these are.
-    fn fine(&self, name: &'static str, what: &str) -> Finding {
+    /// The answer if nothing is wrong, with the names of the tables.
+    fn fine(&self, name: &'static str, what: &str) -> Diagnosis {
         let mut looked = "there is no lease table".to_owned();
         if !self.known.is_empty() {
             let names = in_backticks(self.known.iter().map(|table| &table.name));
             looked = format!("{names}: {what}");
         }
-        Finding::fine(
+        Diagnosis::fine(
             name,
             match &self.unseen {
                 Some(why) => format!("{looked}; not looked at: {why}"),
@@ -108,8 +105,8 @@ impl Tables {
     }
 }
 
-/// Asks whether policies hide rows from this role, which one for all rows does not, and whether the
-/// table, or a partition, is unlogged.
+/// A query for two bools: policies hide rows from this role, and the table or a partition is
+/// unlogged. A policy that shows all rows hides none.
 fn question(name: &str) -> String {
     format!(
         "SELECT row_security_active(c.oid) AND (NOT EXISTS (SELECT 1 FROM pg_catalog.pg_policy AS p \

@@ -1,9 +1,9 @@
-//! Findings about the timeouts of this role.
+//! Judges the timeouts of this role.
 
 use std::time::Duration;
 
 use super::facts::Facts;
-use super::{Finding, Level, RELOAD, alter_role, alter_system};
+use super::{Diagnosis, Level, RELOAD, alter_role, alter_system};
 use crate::duration::{exact, short};
 
 /// The time within which a client that has vanished should be noticed.
@@ -12,7 +12,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 /// A wait for a lock should not last longer, unless the call says so.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+pub(super) fn judge(facts: &Facts) -> Vec<Diagnosis> {
     vec![
         lock_timeout(facts),
         statement_timeout(facts),
@@ -40,17 +40,17 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     ]
 }
 
-/// A time that should be set, and what it means that it is off and that it is on.
-fn should_be_set(facts: &Facts, name: &'static str, value: &str, off: &str, on: &str) -> Finding {
+/// Judges a time that should be set. `off` and `on` say what each means.
+fn should_be_set(facts: &Facts, name: &'static str, value: &str, off: &str, on: &str) -> Diagnosis {
     let bound = facts.time(name);
     if bound.is_zero() {
-        return Finding::new(name, Level::Advice, format!("off: {off}"))
+        return Diagnosis::new(name, Level::Advice, format!("off: {off}"))
             .fix(alter_role(facts, name, value));
     }
-    Finding::fine(name, format!("{}: {on}", exact(bound)))
+    Diagnosis::fine(name, format!("{}: {on}", exact(bound)))
 }
 
-fn lock_timeout(facts: &Facts) -> Finding {
+fn lock_timeout(facts: &Facts) -> Diagnosis {
     let name = "lock_timeout";
     let deadlocks = if facts.time(name) <= facts.time("deadlock_timeout") {
         "; so does a deadlock, which is not found before `deadlock_timeout`"
@@ -68,7 +68,7 @@ fn lock_timeout(facts: &Facts) -> Finding {
     )
 }
 
-/// The `lock_timeout` that is advised: one for all findings, shorter than `statement_timeout`.
+/// The `lock_timeout` that each advice uses, which is shorter than `statement_timeout`.
 fn best_lock_timeout(facts: &Facts) -> String {
     let half = facts.time("statement_timeout") / 2;
     let best = if half.is_zero() {
@@ -79,11 +79,11 @@ fn best_lock_timeout(facts: &Facts) -> String {
     format!("'{}'", exact(best.max(Duration::from_millis(1))))
 }
 
-fn statement_timeout(facts: &Facts) -> Finding {
+fn statement_timeout(facts: &Facts) -> Diagnosis {
     let name = "statement_timeout";
     let (bound, lock) = (facts.time(name), facts.time("lock_timeout"));
     if bound.is_zero() {
-        return Finding::fine(name, "off: it ends no wait");
+        return Diagnosis::fine(name, "off: it ends no wait");
     }
     let time = exact(bound);
     if lock.is_zero() || lock >= bound {
@@ -91,15 +91,15 @@ fn statement_timeout(facts: &Facts) -> Finding {
             "{time}: it ends a wait before `lock_timeout` does, with 57014, as if somebody had cancelled the statement"
         );
         let fix = alter_role(facts, "lock_timeout", &best_lock_timeout(facts));
-        return Finding::new(name, Level::Advice, message).fix(fix);
+        return Diagnosis::new(name, Level::Advice, message).fix(fix);
     }
     let message = format!("{time}: longer than `lock_timeout`, which therefore ends a wait first");
-    Finding::fine(name, message)
+    Diagnosis::fine(name, message)
 }
 
-fn transaction_timeout(facts: &Facts) -> Finding {
+fn transaction_timeout(facts: &Facts) -> Diagnosis {
     let name = "transaction_timeout";
-    Finding::fine(
+    Diagnosis::fine(
         name,
         match (facts.setting(name), facts.time(name)) {
             (None, _) => "not available before PostgreSQL 17".to_owned(),
@@ -112,46 +112,46 @@ fn transaction_timeout(facts: &Facts) -> Finding {
     )
 }
 
-fn idle_session(facts: &Facts) -> Finding {
+fn idle_session(facts: &Facts) -> Diagnosis {
     let name = "idle_session_timeout";
     let bound = facts.time(name);
     if bound.is_zero() {
-        return Finding::fine(name, "off: an idle session keeps its session-level locks");
+        return Diagnosis::fine(name, "off: an idle session keeps its session-level locks");
     }
     let message = format!(
         "{}: a session that sends nothing for that long is terminated, which releases its session-level locks",
         exact(bound)
     );
-    Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "0"))
+    Diagnosis::new(name, Level::Advice, message).fix(alter_role(facts, name, "0"))
 }
 
-fn isolation(facts: &Facts) -> Finding {
+fn isolation(facts: &Facts) -> Diagnosis {
     let name = "default_transaction_isolation";
     let level = facts.setting(name).unwrap_or_default();
     if level == "read committed" {
         let message = "read committed: after a wait the body reads what the holder has committed";
-        return Finding::fine(name, message);
+        return Diagnosis::fine(name, message);
     }
     let message = format!(
-        "{level}: behind a lock taken by hand inside a transaction, queries read data from before the wait; locked functions set their own level"
+        "{level}: after a lock is taken by hand inside a transaction, queries read data from before the wait; locked functions set their own level"
     );
-    Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'read committed'"))
+    Diagnosis::new(name, Level::Advice, message).fix(alter_role(facts, name, "'read committed'"))
 }
 
-fn log_lock_waits(facts: &Facts) -> Finding {
+fn log_lock_waits(facts: &Facts) -> Diagnosis {
     let name = "log_lock_waits";
     if facts.setting(name) == Some("on") {
         let message = "on: `cargo advisory log` shows each wait longer than `deadlock_timeout`";
-        return Finding::fine(name, message);
+        return Diagnosis::fine(name, message);
     }
     let message =
-        "off: the log has no long waits, so nobody can tell afterwards who waited for whom";
-    Finding::new(name, Level::Advice, message)
+        "off: the log has no long waits, so nobody can find out afterwards who waited for whom";
+    Diagnosis::new(name, Level::Advice, message)
         .fix(alter_system(name, "on"))
         .fix(RELOAD)
 }
 
-fn deadlock_timeout(facts: &Facts) -> Finding {
+fn deadlock_timeout(facts: &Facts) -> Diagnosis {
     let name = "deadlock_timeout";
     let bound = facts.time(name);
     let time = exact(bound);
@@ -161,26 +161,26 @@ fn deadlock_timeout(facts: &Facts) -> Finding {
         "two calls that wait for each other do so for that long"
     } else {
         let what = "after that time a deadlock is found, and a wait can be logged";
-        return Finding::fine(name, format!("{time}: {what}"));
+        return Diagnosis::fine(name, format!("{time}: {what}"));
     };
-    Finding::new(name, Level::Advice, format!("{time}: {wrong}"))
+    Diagnosis::new(name, Level::Advice, format!("{time}: {wrong}"))
         .fix(alter_system(name, "'1s'"))
         .fix(RELOAD)
 }
 
 const UNIX_SOCKET: &str = "not needed: this session uses a Unix-domain socket";
 
-fn keepalives(facts: &Facts) -> Finding {
+fn keepalives(facts: &Facts) -> Diagnosis {
     let name = "keepalives";
     if !facts.is_over_tcp {
-        return Finding::fine(name, UNIX_SOCKET);
+        return Diagnosis::fine(name, UNIX_SOCKET);
     }
     let count = u32::try_from(facts.number("tcp_keepalives_count")).unwrap_or(u32::MAX);
     let probes = facts.time("tcp_keepalives_interval").saturating_mul(count);
     let silence = facts.time("tcp_keepalives_idle").saturating_add(probes);
     let time = short(silence);
     if silence <= LONGEST_SILENCE {
-        return Finding::fine(
+        return Diagnosis::fine(
             name,
             format!(
                 "{time}: a client whose machine is gone loses its session, and its locks, after that"
@@ -191,17 +191,17 @@ fn keepalives(facts: &Facts) -> Finding {
         "{time}: a client whose machine is gone keeps its session, and its locks, for that long; for the client's side, write \
          `tcp_user_timeout` into its URL"
     );
-    Finding::new(name, Level::Advice, message)
+    Diagnosis::new(name, Level::Advice, message)
         .fix(alter_role(facts, "tcp_keepalives_idle", "60"))
         .fix(alter_role(facts, "tcp_keepalives_interval", "10"))
         .fix(alter_role(facts, "tcp_keepalives_count", "6"))
 }
 
-/// Keepalives are not sent while an answer is on its way.
-fn tcp_user_timeout(facts: &Facts) -> Finding {
+/// The bound for an answer on its way, while which no keepalives are sent.
+fn tcp_user_timeout(facts: &Facts) -> Diagnosis {
     let name = "tcp_user_timeout";
     if !facts.is_over_tcp {
-        return Finding::fine(name, UNIX_SOCKET);
+        return Diagnosis::fine(name, UNIX_SOCKET);
     }
     let (bound, time) = (facts.time(name), short(facts.time(name)));
     let message = if bound.is_zero() {
@@ -213,25 +213,25 @@ fn tcp_user_timeout(facts: &Facts) -> Finding {
             "{time}: a client whose network fails while an answer is on its way keeps its locks for that long"
         )
     } else {
-        return Finding::fine(
+        return Diagnosis::fine(
             name,
             format!(
                 "{time}: a client that does not acknowledge an answer loses its session, and its locks, after that"
             ),
         );
     };
-    Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"))
+    Diagnosis::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::judge;
     use crate::doctor::facts::Facts;
-    use crate::doctor::{Finding, Level};
+    use crate::doctor::{Diagnosis, Level};
 
     type Setting<'s> = (&'s str, &'s str, Option<&'s str>);
 
-    fn found(name: &str, settings: &[Setting]) -> Finding {
+    fn found(name: &str, settings: &[Setting]) -> Diagnosis {
         let mut facts = Facts::with(settings);
         facts.is_over_tcp = true;
         let mut findings = judge(&facts).into_iter();
@@ -302,7 +302,7 @@ mod tests {
         is_judged(statement, &[bound, lock("8")], true, "9ms: longer than");
     }
 
-    /// Avoids the other finding; nothing is below a millisecond.
+    /// A longer one would be advised against. No setting is below a millisecond.
     #[test]
     fn the_advised_lock_timeout_is_below_the_statement_timeout() {
         let ms = |value| [("statement_timeout", value, Some("ms"))];

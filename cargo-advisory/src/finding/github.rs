@@ -9,7 +9,7 @@ use super::{ADVICE, Finding, count};
 use crate::source_root::SourceRoot;
 use crate::text::one_line;
 
-/// The number of errors, and of notices, of one step that GitHub shows at the lines.
+/// GitHub shows at most this many errors, and notices, of one step at the lines.
 const SHOWN: usize = 10;
 
 pub(crate) fn write(findings: &[Finding], summary: &str, root: &SourceRoot) -> String {
@@ -42,7 +42,7 @@ pub(crate) fn write(findings: &[Finding], summary: &str, root: &SourceRoot) -> S
     text
 }
 
-/// The text of a command. A line break would end it, and what follows could be another command.
+/// The text of a command. A line break would end it, and the next line could be another command.
 fn data(text: &str) -> String {
     text.replace('%', "%25")
         .replace('\r', "%0D")

@@ -1,6 +1,6 @@
 //! Findings as SARIF 2.1.0, which code hosts and editors read.
 //!
-//! The schema: <https://docs.oasis-open.org/sarif/sarif/v2.1.0/>. What GitHub reads of it:
+//! The schema: <https://docs.oasis-open.org/sarif/sarif/v2.1.0/>. The parts that GitHub reads:
 //! <https://docs.github.com/en/code-security/reference/code-scanning/sarif-files/sarif-support-for-code-scanning>.
 
 use advisory_pattern::Derivation;
@@ -37,7 +37,7 @@ const RULES: [(&str, &str); 6] = [
     ),
 ];
 
-/// The registry's page, which explains every kind.
+/// The registry's page explains every kind.
 const PAGE: &str = concat!(
     env!("CARGO_PKG_REPOSITORY"),
     "/blob/v",
@@ -53,10 +53,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-');
 
 pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
-    let rules: Vec<Value> = RULES
-        .iter()
-        .map(|(kind, means)| rule(kind, means))
-        .collect();
+    let rules = RULES.map(|(kind, means)| rule(kind, means));
     let results: Vec<Value> = findings.iter().map(|found| result(found, root)).collect();
     json::pretty(&json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -118,10 +115,10 @@ fn location(located: &Located) -> Value {
     } })
 }
 
-/// Recognizes the finding after an edit that moves its lines.
+/// Identifies the finding after an edit that moves its lines.
 fn fingerprint(finding: &Finding) -> String {
     let paths = joined(finding.places.iter().map(|place| &place.path), " ");
-    // The text of advice after the colon has the table's number of rows.
+    // After the colon, the text of advice has the number of rows in the table.
     let message = match finding.message.split_once(": ") {
         Some((start, _)) if finding.kind == ADVICE => start,
         _ => &finding.message,
@@ -148,8 +145,8 @@ mod tests {
         }
     }
 
-    /// A code host closes a finding when its fingerprint disappears, and takes two with one
-    /// fingerprint for one.
+    /// A code host closes a finding when its fingerprint disappears, and shows two findings with
+    /// one fingerprint as one.
     #[test]
     fn a_fingerprint_is_that_of_one_finding() {
         let (few, many) = ("`t` could: no two of 2 rows", "`t` could: no two of 3 rows");

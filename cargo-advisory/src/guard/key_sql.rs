@@ -1,8 +1,8 @@
 //! SQL that computes a lock's key from a row.
 //!
-//! It renders as `advisory_runtime::KeyPart` and derives as `advisory_pattern::Derivation`; a test
-//! compares them on a server. The function that contains it sets `search_path` to `pg_catalog` and
-//! `TimeZone` to UTC.
+//! It renders like `advisory_runtime::KeyPart` and derives like `advisory_pattern::Derivation`. A
+//! test compares them on a server. The function that contains the SQL sets `search_path` to
+//! `pg_catalog` and `TimeZone` to UTC.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ pub(super) enum KeySql {
     HalfOfRow(i32, String),
 }
 
-/// A column and the types that render as its shape; the migration checks the column's type.
+/// A column and the types that render as its shape. The migration checks the column's type.
 pub(super) struct TypedColumn {
     pub(super) placeholder: String,
     pub(super) column: String,
@@ -29,7 +29,7 @@ pub(super) struct TypedColumn {
 }
 
 impl Guard {
-    /// The lock's key; the error names the part that SQL cannot compute.
+    /// The SQL of the lock's key. The error names the part that SQL cannot compute.
     pub(super) fn key_sql(&self) -> Result<KeySql, String> {
         if self.key.first_half().is_some() && self.derivation.bits() != 32 {
             return Err(format!(
@@ -76,7 +76,7 @@ impl Guard {
                 Part::Placeholder(placeholder) => rendered(placeholder, &self.column(placeholder))?,
             };
             let _ = if text.is_empty() {
-                // A key that is one placeholder could otherwise be a `varchar`.
+                // Otherwise a key of one placeholder could be a `varchar`.
                 write!(text, "({part})::text")
             } else {
                 write!(text, "\n            || {part}")

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use advisory_pattern::Derivation;
+use advisory_runtime::__private::qualify;
 
 use super::key_sql::KeySql;
 use super::{Guard, literal};
@@ -13,6 +14,20 @@ use crate::text::{joined, one_line};
 const LONGEST_NAME: usize = 63;
 
 const PREFIX: &str = "advisory_require";
+
+/// The tables below a guarded one, as plain SQL. Each line is qualified on its own, to keep the
+/// layout.
+const BELOW: &str = "        \
+WITH RECURSIVE family (oid) AS (
+            SELECT {table}::oid
+            UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i
+                JOIN family AS f ON i.inhparent = f.oid
+        )
+        SELECT n.nspname, c.relname{columns}
+        FROM family AS f JOIN pg_catalog.pg_class AS c ON c.oid = f.oid
+            JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.oid <> {table} AND {which}
+";
 
 impl Guard {
     /// The migration's `up.sql`.
@@ -56,20 +71,21 @@ impl Guard {
         Ok(text)
     }
 
-    /// SQL for the tables below this one, where its trigger does not run: PostgreSQL copies a
-    /// trigger for rows to the partitions of its table, also to later ones, and no other trigger.
+    /// SQL for the tables below this one, for which its trigger does not run. PostgreSQL copies
+    /// only a trigger for rows to the partitions of its table, including later ones.
     fn below(&self) -> String {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
         let trigger = identifier(&self.trigger_name());
         let regclass = format!("{}::pg_catalog.regclass", literal(&table));
         let (comment, of_rows, when, columns, which) = if self.is_fixed() {
             let rows = identifier(&name(&[PREFIX, &self.lock, "rows"]));
+            let is_table = qualify("partrelid = {table}").replace("{table}", &regclass);
             (
                 "-- A write to a partition or to an inheritance child does not fire its parent's trigger for statements. The trigger for rows\n\
                  -- binds partitions, later ones too; `TRUNCATE` of a partition and writes to children need a trigger on each table.\n",
                 format!(
                     "    IF EXISTS (SELECT FROM pg_catalog.pg_partitioned_table\n            \
-                     WHERE partrelid OPERATOR(pg_catalog.=) {regclass}) THEN\n        \
+                     WHERE {is_table}) THEN\n        \
                      CREATE TRIGGER {rows}\n            \
                      AFTER INSERT OR UPDATE OR DELETE ON {table}\n            \
                      FOR EACH ROW EXECUTE FUNCTION {function}();\n    \
@@ -78,8 +94,8 @@ impl Guard {
                 "CASE WHEN below.is_partition THEN 'BEFORE TRUNCATE'\n                \
                  WHEN below.is_foreign THEN 'BEFORE INSERT OR UPDATE OR DELETE'\n                \
                  ELSE 'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE' END",
-                ", c.relispartition AS is_partition, c.relkind OPERATOR(pg_catalog.=) 'f' AS is_foreign",
-                "NOT (c.relispartition AND c.relkind OPERATOR(pg_catalog.=) 'f')",
+                ", c.relispartition AS is_partition, c.relkind = 'f' AS is_foreign",
+                "NOT (c.relispartition AND c.relkind = 'f')",
             )
         } else {
             (
@@ -96,20 +112,15 @@ impl Guard {
             trigger.replace('%', "%%"),
             function.replace('%', "%%")
         ));
+        let below = BELOW.replace("{columns}", columns);
+        let below = below.replace("{which}", which);
+        let below = joined(below.lines().map(qualified_line), "\n");
+        let below = below.replace("{table}", &regclass);
         format!(
             "{comment}DO $advisory$\n\
              DECLARE\n    below record;\n\
              BEGIN\n{of_rows}    \
-             FOR below IN\n        \
-             WITH RECURSIVE family (oid) AS (\n            \
-             SELECT {regclass}::pg_catalog.oid\n            \
-             UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i\n                \
-             JOIN family AS f ON i.inhparent OPERATOR(pg_catalog.=) f.oid\n        \
-             )\n        \
-             SELECT n.nspname, c.relname{columns}\n        \
-             FROM family AS f JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) f.oid\n            \
-             JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace\n        \
-             WHERE c.oid OPERATOR(pg_catalog.<>) {regclass} AND {which}\n    \
+             FOR below IN\n{below}\n    \
              LOOP\n        \
              EXECUTE pg_catalog.format(\n            {statement},\n            \
              {when},\n            below.nspname, below.relname);\n    \
@@ -119,13 +130,13 @@ impl Guard {
         )
     }
 
-    /// The triggers of all tables that run the function depend on it.
+    /// The migration's `down.sql`. It also drops the triggers, which depend on the function.
     pub(crate) fn down(&self) -> String {
         let function = self.table.within(&self.function_name());
         format!("DROP FUNCTION {function}() CASCADE;\n")
     }
 
-    /// The source of the trigger's function: `pg_proc.prosrc` after its first line break.
+    /// The source of the trigger's function, as in `pg_proc.prosrc` after its first line break.
     pub(crate) fn body(&self) -> Result<String, String> {
         let marks = self.marks();
         let lock = literal(&self.lock);
@@ -143,13 +154,14 @@ impl Guard {
         })
     }
 
-    /// SQL that fails if a column's type renders differently from the lock's shape. A domain does
-    /// not count as its base type.
+    /// SQL that fails if the type of a column renders differently from the lock's shape. A domain
+    /// does not count as its base type.
     fn write_type_check(&self, text: &mut String) {
         text.push_str("DO $advisory$\nBEGIN\n");
         let table = self.table.sql();
         for column in self.typed_columns() {
             let (types, one) = (column.types.join(", "), column.types[0]);
+            let differs = qualify(&format!("<> ALL ('{{{types}}}'::regtype[])"));
             let message = literal(&format!(
                 "the column of the placeholder <{}> has the type %, and the key needs {}",
                 column.placeholder,
@@ -165,7 +177,7 @@ impl Guard {
             );
             let _ = write!(
                 text,
-                "    IF {found}\n        OPERATOR(pg_catalog.<>) ALL ('{{{types}}}'::pg_catalog.regtype[]) THEN\n        \
+                "    IF {found}\n        {differs} THEN\n        \
                  RAISE EXCEPTION {message},\n            {found}\n            \
                  USING ERRCODE = '42804', HINT = {hint};\n    END IF;\n"
             );
@@ -183,6 +195,11 @@ impl Guard {
     }
 }
 
+fn qualified_line(line: &str) -> String {
+    let indent = &line[..line.len() - line.trim_start().len()];
+    format!("{indent}{}", qualify(line))
+}
+
 /// Joins words to a name. A name that is too long is shortened and ends with a hash of the whole.
 fn name(words: &[&str]) -> String {
     let whole = words.join("_");
@@ -196,7 +213,8 @@ fn name(words: &[&str]) -> String {
     format!("{}_{number:08x}", &name[..LONGEST_NAME - 9])
 }
 
-/// A query for one lock of this session. The migration of `advisory_holds` explains its form.
+/// A query for one lock of this session. The migration of `advisory_holds` explains why it looks
+/// like this.
 fn holds(high: &str, low: &str, space: u8, indent: &str) -> String {
     format!(
         "{indent}SELECT FROM (SELECT pg_lock_status() AS held OFFSET 0) AS locks\n\
@@ -222,7 +240,7 @@ fn fixed(marks: &str, lock: &str, high: u64, low: u64, space: u8) -> String {
     )
 }
 
-/// The body for a key that differs by row; with `first`, the second half of a pair.
+/// The body for a key that depends on the row. With `first`, the key is the second half of a pair.
 fn of_row(marks: &str, lock: &str, key: &str, first: Option<i32>) -> String {
     let space = if first.is_some() { 2 } else { 1 };
     let high = match first {

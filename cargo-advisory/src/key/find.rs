@@ -1,4 +1,4 @@
-//! Finds the text of a number, by trying values in patterns.
+//! Finds the text of a number by trying values in patterns.
 
 use std::fmt::Write;
 use std::fs;
@@ -22,9 +22,10 @@ use crate::screen::{self, BOLD, DIM, KEY};
 use crate::text::{joined, one_line};
 
 const SHOWN: usize = 10;
-/// The shortest start of a lease's hash, in digits.
+/// The least number of digits of a lease's hash.
 const SHORTEST_HASH: usize = 8;
-/// A number with so many digits can be the start of a hash too: `lease list` shows as many.
+/// A number with at least this many digits can be the start of a hash too. `lease list` shows this
+/// many.
 const SHOWN_HASH: usize = 12;
 
 const QUERIES: [&str; 4] = ["select", "with", "values", "table"];
@@ -44,19 +45,15 @@ impl Wanted {
             let hash = is_hash.then(|| Self::Hash(text.to_owned()));
             return Ok([number_itself].into_iter().chain(hash).collect());
         }
-        let pair = text
-            .trim()
-            .strip_prefix('(')
-            .and_then(|rest| rest.strip_suffix(')'));
+        let pair = text.trim().strip_prefix('(');
+        let pair = pair.and_then(|rest| rest.strip_suffix(')'));
         if let Some((first, second)) = pair.and_then(|pair| pair.split_once(','))
             && let (Ok(first), Ok(second)) = (first.trim().parse(), second.trim().parse())
         {
             return Ok(vec![Self::Key(Key::IntInt(first, second))]);
         }
-        let digits = text
-            .trim_start_matches("\\x")
-            .trim_end_matches('…')
-            .to_lowercase();
+        let digits = text.trim_start_matches("\\x").trim_end_matches('…');
+        let digits = digits.to_lowercase();
         if digits.len() >= SHORTEST_HASH && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
             return Ok(vec![Self::Hash(digits)]);
         }
@@ -66,7 +63,7 @@ impl Wanted {
         )
     }
 
-    /// The derivation of the text's number, and the permit of so many.
+    /// The derivation and the permit by which the text gets the number.
     fn origin(&self, first: Option<i32>, text: &str, permits: u32) -> Option<Origin> {
         let number = match self {
             Self::Hash(digits) => {
@@ -89,7 +86,7 @@ impl Wanted {
             if key == number {
                 return Some(1);
             }
-            // The others are numbers, also those of a pair.
+            // Other permits are numbers, even those of a pair.
             let Key::BigInt(number) = number else {
                 return None;
             };
@@ -105,7 +102,7 @@ impl Wanted {
 
 struct Origin {
     derivation: &'static str,
-    /// The first one is the lock's own number.
+    /// The first permit is the lock's own number.
     permit: u32,
 }
 
@@ -144,7 +141,7 @@ impl Arguments {
     }
 }
 
-/// The texts with the number, each with its derivation.
+/// The texts with the number, and the derivation of each.
 fn answer(number: &str, found: &[(String, Origin)], tried: usize, has_steps: bool) -> String {
     let number = one_line(number);
     if found.is_empty() {
@@ -189,7 +186,7 @@ struct Column {
     name: String,
     /// One text for each placeholder of the name: each can render the value differently.
     texts: Vec<Vec<String>>,
-    /// True if the values are those of a range of times, which has no value between two steps.
+    /// True if the values are a range of times, which has none between two steps.
     has_steps: bool,
 }
 
@@ -306,7 +303,7 @@ fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure
     Ok(values.collect())
 }
 
-/// Renders the pattern with each combination of values, and returns how many there are.
+/// Renders the pattern with each combination of values. Returns the number of combinations.
 fn search(
     pattern: &Pattern,
     columns: &[Column],
@@ -317,7 +314,7 @@ fn search(
     let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
     let most = MOST / usize::try_from(permits).unwrap_or(MOST).max(1);
     let count = count.filter(|count| *count <= most).ok_or_else(too_many)?;
-    // The column of each placeholder, and which of the column's placeholders it is.
+    // The column of each placeholder, and its index among the placeholders of the column.
     let mut uses = vec![0; columns.len()];
     let places = pattern.placeholders().map(|placeholder| {
         let name = placeholder.name();
@@ -385,7 +382,7 @@ mod tests {
         }
     }
 
-    /// The half of a pair is never that of a derivation with 64 bits.
+    /// A derivation with 64 bits has no half of a pair.
     #[test]
     fn a_pair_is_found_by_derivations_of_its_size() {
         let of = |derivation: Derivation| {
@@ -415,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Each permit is a number that is computed and compared.
+    /// The number of each permit is computed and compared.
     #[test]
     fn the_texts_are_counted_for_each_permit() {
         let (pattern, sources) = ("<a>:<b>", ["a=1..300", "b=1..300"]);

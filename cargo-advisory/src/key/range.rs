@@ -31,12 +31,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns whether the values are some of those that a key can have between the ends.
+    /// Returns `true` if a key can have other values between the ends.
     pub(super) const fn has_steps(self) -> bool {
         matches!(self, Self::Times | Self::DateTimes | Self::Instants)
     }
 
-    /// Refuses a range for a placeholder that never has one of its values.
+    /// Refuses the range for a placeholder that can have none of its values.
     pub(super) fn check(self, shape: Option<Shape>, placeholder: &str) -> Result<(), Failure> {
         let Some(shape) = shape else { return Ok(()) };
         let fits = match shape {
@@ -86,7 +86,7 @@ pub(super) const fn example(shape: Shape) -> Option<&'static str> {
 }
 
 /// Reads `1..1000`, `2026-11-01..2026-11-30`, or times with their step, `08:00..18:00/15min`;
-/// `None` if the text is no range.
+/// `None` if the text is not a range.
 pub(super) fn read(text: &str) -> Result<Option<Range>, Failure> {
     let Some((from, to)) = text.split_once("..") else {
         return Ok(None);
@@ -135,7 +135,7 @@ pub(super) fn read(text: &str) -> Result<Option<Range>, Failure> {
     Ok(Some(Range { kind, values }))
 }
 
-/// The times from one to another, which are not too many.
+/// The times from one to another, if they are not too many.
 fn times(
     first: DateTime,
     last: DateTime,
@@ -161,7 +161,7 @@ fn day(text: &str) -> Option<Date> {
     (date.to_string() == text).then_some(date)
 }
 
-/// A time of day, of a day without a zone, or of one in UTC; each with its colon, unlike a number.
+/// A time of day, a day with a time, or an instant. It contains a colon, unlike a number.
 fn time(text: &str) -> Option<(Kind, DateTime)> {
     if !text.contains(':') {
         return None;
@@ -176,7 +176,7 @@ fn time(text: &str) -> Option<(Kind, DateTime)> {
     Some((Kind::Times, Date::new(1970, 1, 1).ok()?.to_datetime(time)))
 }
 
-/// Returns whether a time is written with its seconds: `08:00:00`, and not `08:00+02:00`.
+/// Returns `true` if a time is written with seconds: `08:00:00`, but not `08:00+02:00`.
 fn has_seconds(text: &str) -> bool {
     let time = text.split(['T', 't', ' ']).next_back().unwrap_or(text);
     let clock = time.split(['+', '-', 'Z', 'z']).next().unwrap_or(time);
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Text can be anything, also a number or a day.
+    /// A text can be anything, even a number or a day.
     #[test]
     fn a_range_is_refused_for_a_shape_that_has_none_of_its_values() {
         use Kind::{DateTimes, Days, Instants, Numbers, Times};

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 
-/// The type of a value where the pattern does not name it.
+/// The shapes that are tried if the pattern does not give one.
 const GUESSES: [Option<Shape>; 7] = [
     Some(Shape::Text),
     None,
@@ -16,8 +16,8 @@ const GUESSES: [Option<Shape>; 7] = [
     Some(Shape::Timestamp),
 ];
 
-/// The texts of one value's placeholders, in each way in which they can be rendered; none if the
-/// value is not of their shape.
+/// The texts of the placeholders of one value, in each way in which they can be rendered; none if
+/// the value is not of their shape.
 pub(super) fn rendered(placeholders: &[&Placeholder], value: &str) -> Vec<Vec<String>> {
     let mut ways: Vec<Vec<String>> = Vec::new();
     for guess in GUESSES {
@@ -52,8 +52,8 @@ fn render(placeholder: &Placeholder, value: &str, guess: Option<Shape>) -> Optio
     }
 }
 
-/// The value as a placeholder of this shape renders it, from that text or from what the server or
-/// another program writes.
+/// The value as a placeholder of this shape renders it. It can be written like that, or as the
+/// server or another program writes it.
 fn of_shape(value: &str, shape: Shape) -> Option<String> {
     match shape {
         Shape::Int => Some(value.trim().parse::<i128>().ok()?.to_string()),
@@ -73,30 +73,17 @@ fn of_shape(value: &str, shape: Shape) -> Option<String> {
 }
 
 fn uuid(value: &str) -> Option<String> {
-    let digits: String = value
-        .chars()
-        .filter(|letter| !"-{}".contains(*letter))
-        .collect();
-    let is_uuid = digits.len() == 32 && digits.chars().all(|digit| digit.is_ascii_hexdigit());
-    let text = digits.to_lowercase();
-    let part = |from: usize, to: usize| &text[from..to];
-    is_uuid.then(|| {
-        [
-            part(0, 8),
-            part(8, 12),
-            part(12, 16),
-            part(16, 20),
-            part(20, 32),
-        ]
-        .join("-")
-    })
+    let text = value.replace(['-', '{', '}'], "").to_lowercase();
+    let is_uuid = text.len() == 32 && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    let parts = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)];
+    is_uuid.then(|| parts.map(|(from, to)| &text[from..to]).join("-"))
 }
 
 fn date(value: &str) -> Option<String> {
     if is_date(value) {
         return Some(value.to_owned());
     }
-    // jiff finds a day in one with a time too.
+    // jiff also finds the day in a day with a time.
     let parsed: Option<Date> = value.parse().ok();
     Some(date_text(parsed.filter(|_| !value.contains(':'))?))
 }
@@ -105,7 +92,7 @@ fn time(value: &str) -> Option<String> {
     if is_time(value) {
         return Some(value.to_owned());
     }
-    // jiff finds a time in a day with a time too, and an hour in two digits.
+    // jiff also finds the time in a day with a time, and an hour in two digits.
     let is_clock = value.contains(':') && !value.contains(['-', '+']);
     let parsed: Option<Time> = value.parse().ok();
     Some(time_text(parsed.filter(|_| is_clock)?))
@@ -115,13 +102,13 @@ fn date_time(value: &str) -> Option<String> {
     if is_date_time(value) {
         return Some(value.to_owned());
     }
-    // With an offset it is an instant, and without a time a day.
+    // A value with an offset is an instant, and one without a time is a day.
     let is_civil = value.contains(':') && value.parse::<Timestamp>().is_err();
     let parsed: Option<DateTime> = value.parse().ok();
     Some(date_time_text(parsed.filter(|_| is_civil)?))
 }
 
-/// Without an offset it is in UTC.
+/// A value without an offset is in UTC.
 fn timestamp(value: &str) -> Option<String> {
     if value.strip_suffix('Z').is_some_and(is_date_time) {
         return Some(value.to_owned());
@@ -133,7 +120,7 @@ fn timestamp(value: &str) -> Option<String> {
     Some(format!("{civil}Z"))
 }
 
-/// Returns whether a text is a key's: in these, a leap second is second 60.
+/// Returns `true` if a text is a time as keys have it. In keys, a leap second is second 60.
 fn is_time(text: &str) -> bool {
     let (clock, fraction) = text.split_once('.').unwrap_or((text, "1"));
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());

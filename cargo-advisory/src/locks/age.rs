@@ -1,4 +1,4 @@
-//! The comparison of a lock's age with a bound, as far as the age is known.
+//! Compares the age of a lock with a bound, as far as the age is known.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,8 +12,8 @@ pub(crate) enum Age {
     Younger,
     /// It may be older.
     Unknown,
-    /// It has been held or waited for that long, or the transaction of its holder has been open
-    /// that long.
+    /// It has been held or waited for that long, or its holder's transaction has been open that
+    /// long.
     Older,
 }
 
@@ -53,7 +53,7 @@ fn transaction_age(locks: &Locks, holder: &Holder) -> Option<Duration> {
     }
 }
 
-/// A holder of a lock, by the lock's key, and its process id or the identifier of its prepared
+/// A holder of a lock: the lock's key, and the process id or the identifier of a prepared
 /// transaction.
 pub(crate) type HolderOf = (Key, Result<i32, String>);
 

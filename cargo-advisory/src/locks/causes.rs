@@ -35,13 +35,12 @@ enum Root {
 struct HeldUp {
     /// Those that wait, with how long each has waited.
     waited: BTreeMap<i32, Duration>,
-    /// Those that have tried to get the lock, with how long ago. Whether they will try again is not
-    /// known.
+    /// Those that have tried to get the lock, with how long ago. They may try again.
     tried: BTreeMap<i32, Duration>,
 }
 
-/// The causes, the one that somebody has waited for longest first. Without waiters a session is a
-/// cause if `--older-than` selects its lock, or if a program has left its lock on a pooler's
+/// Finds the causes. The one with the longest wait comes first. Without waiters a session is a
+/// cause if `--older-than` selects its lock, or if a program has left the lock on a pooler's
 /// session.
 fn find(snapshot: &Snapshot) -> Vec<(Root, HeldUp)> {
     let locks = &snapshot.locks;
@@ -79,7 +78,7 @@ fn longest(held_up: &HeldUp) -> Duration {
     held_up.waited.values().max().copied().unwrap_or_default()
 }
 
-/// The ends of the chain of a holder's waits, or the holder itself.
+/// The ends of a holder's chain of waits, or the holder itself.
 fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
     let pid = match &holder.id {
         HolderId::Backend(pid) => *pid,
@@ -122,7 +121,7 @@ fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
     roots
 }
 
-/// The sessions that wait for each other, without those that wait for them.
+/// The sessions that wait for each other, without the sessions that only wait for one of them.
 fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
     let blockers = |pid: i32| {
         let backend = locks.backend(pid);
@@ -148,7 +147,7 @@ fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
     waiting.map(|pid| Root::Circle(circle(pid))).collect()
 }
 
-/// Writes the causes, each with what it does, the command that ends it, and what that does.
+/// Writes the causes, each with its state, the command that ends it, and the effect of the command.
 pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
     let causes = find(snapshot);
     let mut text = String::new();
@@ -189,16 +188,16 @@ fn holds_up(held_up: &HeldUp) -> String {
         1 => format!("that 1 session tried to get, {last} ago"),
         count => format!("that {count} sessions tried to get, the last {last} ago"),
     };
-    match (held_up.waited.len(), tried.is_empty()) {
-        (0, true) => " holds an old lock".to_owned(),
-        (0, false) => format!(" has a lock {tried}"),
-        (1, true) => format!(" holds up 1 session, for {time}"),
-        (1, false) => format!(" holds up 1 session, for {time}, and has one {tried}"),
-        (count, true) => format!(" holds up {count} sessions, the first for {time}"),
-        (count, false) => {
-            format!(" holds up {count} sessions, the first for {time}, and has one {tried}")
-        }
+    let waits = match held_up.waited.len() {
+        0 if tried.is_empty() => return " holds an old lock".to_owned(),
+        0 => return format!(" has a lock {tried}"),
+        1 => format!(" holds up 1 session, for {time}"),
+        count => format!(" holds up {count} sessions, the first for {time}"),
+    };
+    if tried.is_empty() {
+        return waits;
     }
+    format!("{waits}, and has one {tried}")
 }
 
 fn session(
@@ -271,8 +270,8 @@ fn session(
     let word = if can_cancel { "cancel" } else { "terminate" };
     let _ = writeln!(text, "    {KEY}cargo advisory locks {word} {pid}{KEY:#}");
     if can_cancel {
-        // The session has run another statement since it took the lock, so the server no longer
-        // shows how it did.
+        // If the session has run another statement since, the server no longer shows how it took
+        // the lock.
         let released = if scopes.contains(&None) {
             ", which releases a transaction-level lock. If the lock stays, `terminate` releases it"
                 .to_owned()

@@ -21,14 +21,14 @@ const FOREVER: &str = "forever";
 pub(crate) const HELD: &str = "held";
 /// The state of a lease that was not renewed in time.
 pub(crate) const OVERDUE: &str = "overdue";
-/// The state of a key whose work is completed.
+/// The state of a key with completed work.
 pub(crate) const DONE: &str = "done";
 
 pub(super) const EXPIRED: &str = "expired";
-/// The state of one that a worker works on.
+/// The state of a row that a worker runs.
 pub(super) const RUNNING: &str = "running";
 
-/// The cells of a line of the tree of locks, by their columns.
+/// The columns of the tree of locks.
 pub(super) const LABEL: usize = 0;
 const PID: usize = 1;
 const SCOPE: usize = 2;
@@ -139,8 +139,8 @@ fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
 
 pub(super) const UNTRACKED: &str = "what it does is not known: `track_activities` is off";
 
-/// Returns whether a session has a transaction open; `None` if this role does not see it, or if the
-/// server does not record it.
+/// Returns `true` if a session has a transaction open; `None` if this role does not see it, or if
+/// the server does not record it.
 pub(super) fn has_transaction(activity: &Activity) -> Option<bool> {
     match activity {
         Activity::Visible {
@@ -186,8 +186,7 @@ pub(crate) fn scope_and_mode(holder: &Holder) -> String {
     }
 }
 
-/// The cells of a lease: its name, holder, state, token, age, last renewal, and the time that it
-/// has left.
+/// The cells of a lease: its name, holder, state, token, age, last renewal, and remaining time.
 pub(crate) fn lease(lease: &Lease) -> [String; 7] {
     let row = &lease.row;
     let renewal = renewal::of(lease);
@@ -214,8 +213,8 @@ pub(crate) fn lease(lease: &Lease) -> [String; 7] {
     ]
 }
 
-/// The text of a lease's key if the table has it, else its name or pattern, else the start of its
-/// hash.
+/// The text of a lease's key if the table has it, or else its name or pattern, or else the start of
+/// its hash.
 pub(crate) fn lease_label(lease: &Lease) -> String {
     let row = &lease.row;
     let named = names(&lease.names);

@@ -1,4 +1,4 @@
-//! The claimed rows of the tables of `--claims`, and of those that the inventory's claims are on.
+//! The claimed rows of the tables of `--claims`, and of the tables of the inventory's claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,15 +13,15 @@ use crate::text::{one_line, plural};
 #[derive(Default)]
 pub(super) struct Claims {
     pub(super) rows: Vec<(String, ClaimedRow)>,
-    /// Why a table could not be read.
+    /// The failure to read a table.
     pub(super) unread: Option<Failure>,
-    /// The inventory's tables that are not known, and why.
+    /// The inventory's tables that were not found, and why.
     pub(super) unfound: BTreeMap<String, String>,
     /// The choice between several tables of one name.
     pub(super) chosen: BTreeSet<String>,
 }
 
-/// Reads the claimed rows. What cannot be read does not hide the rest.
+/// Reads the claimed rows. A table that cannot be read does not hide the others.
 pub(super) async fn read(
     session: &mut Session,
     named: &[String],
@@ -70,7 +70,7 @@ impl Claims {
         Ok(())
     }
 
-    /// The table of a claim: the one that the search path finds, or else the only one.
+    /// Chooses the table of a claim: the one on the search path, or else the only one.
     fn choose(&mut self, found: ClaimTables, claim: &ClaimSite) -> Option<ClaimTable> {
         let ClaimTables {
             visible,
@@ -123,15 +123,14 @@ async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables, F
     Ok(with_timeout(monitor::claim_tables(session.conn(), claim)).await??)
 }
 
-/// Adds a table, unless two types of row have the same one.
+/// Adds a table. Two types of row can have one table.
 fn add(tables: &mut Vec<ClaimTable>, table: ClaimTable) {
     if !tables.iter_mut().any(|known| known.merge(&table)) {
         tables.push(table);
     }
 }
 
-/// Returns whether a table of `--claims`, with a schema or without, has the name of a claim's
-/// table.
+/// Returns `true` if a table of `--claims` has the name of a claim's table. It can have a schema.
 fn is_on(claim: &ClaimSite, name: &str) -> bool {
     let schema = name.strip_suffix(claim.table_name());
     schema.is_some_and(|schema| schema.is_empty() || schema.ends_with('.'))

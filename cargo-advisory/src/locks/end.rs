@@ -1,20 +1,20 @@
 //! Cancels a statement or terminates a session, after a confirmation.
 
-use std::fmt::Write as _;
-use std::io::{self, BufRead, IsTerminal};
+use std::fmt::Write;
 
 use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::{Args, Subcommand, value_parser};
 
 use super::cells::{UNTRACKED, has_transaction, lock_kind, scope_and_mode, who};
 use super::lock_name::label;
+use crate::cli::Confirmation;
 use crate::database::{Session, identifier, with_timeout};
 use crate::duration::short;
-use crate::failure::{Failure, bail};
+use crate::failure::Failure;
 use crate::screen::{self, BOLD};
 use crate::text::{joined, one_line, plural};
 
-/// The maximum number of the session's locks without a waiter that are listed.
+/// At most this many locks of the session for which nobody waits are listed.
 const ALONE: usize = 3;
 
 /// The action on a backend.
@@ -36,9 +36,8 @@ pub(super) struct Target {
     /// The backend's process id, as `locks` shows it
     #[arg(value_parser = value_parser!(i32).range(1..))]
     pid: i32,
-    /// Does not ask for confirmation
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    confirmation: Confirmation,
 }
 
 impl Action {
@@ -49,11 +48,11 @@ impl Action {
         }
     }
 
-    /// Shows the session and what would be lost, asks, and sends the signal; `true` if it had its
-    /// effect.
+    /// Shows the session and what would be lost, asks, and sends the signal. Returns `true` if the
+    /// signal had its effect.
     pub(super) async fn run(&self, session: &mut Session, locks: &Locks) -> Result<bool, Failure> {
         let (Self::Cancel(target) | Self::Terminate(target)) = self;
-        let Target { pid, yes } = *target;
+        let pid = target.pid;
         let Some(backend) = locks.backend(pid) else {
             let database = one_line(&locks.database);
             screen::note(&format!(
@@ -74,7 +73,7 @@ impl Action {
             Self::Cancel(_) => format!("Cancel the statement of {pid}"),
             Self::Terminate(_) => format!("End the session of {pid}"),
         };
-        if !yes && !confirm(&what)? {
+        if !target.confirmation.is_given(&what)? {
             screen::note("Nothing was done.\n");
             return Ok(false);
         }
@@ -201,20 +200,7 @@ fn consequences(activity: &Activity, action: &Action) -> String {
     }
 }
 
-/// Asks on the terminal; `false` for anything but yes.
-pub(crate) fn confirm(what: &str) -> Result<bool, Failure> {
-    if !io::stdin().is_terminal() {
-        bail!("cannot ask for confirmation without a terminal: write `--yes`");
-    }
-    screen::note(&format!("{what}? [y/N] "));
-    let mut answer = String::new();
-    if let Err(error) = io::stdin().lock().read_line(&mut answer) {
-        bail!("standard input: {error}");
-    }
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Returns whether the signal had its effect, and what to say.
+/// Returns `true` if the signal had its effect, and the message.
 fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, String) {
     let said = match (signal, action) {
         (Signal::Done, Action::Cancel(_)) => format!("The statement of {pid} was cancelled.\n"),
@@ -244,13 +230,16 @@ fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, Stri
 mod tests {
     use advisory_runtime::monitor::Signal;
 
-    use super::{Action, Target, outcome};
+    use super::{Action, Confirmation, Target, outcome};
 
-    /// A script goes on if the exit code says that the locks are free.
+    /// A script relies on the exit code to know that the locks are free.
     #[test]
     fn a_signal_without_effect_is_not_a_success() {
-        let cancel = Action::Cancel(Target { pid: 7, yes: true });
-        let terminate = Action::Terminate(Target { pid: 7, yes: true });
+        let target = || Target {
+            pid: 7,
+            confirmation: Confirmation { yes: true },
+        };
+        let (cancel, terminate) = (Action::Cancel(target()), Action::Terminate(target()));
         for (signal, action, is_done, said) in [
             (Signal::Done, &cancel, true, "was cancelled"),
             (Signal::Done, &terminate, true, "has ended, and"),

@@ -90,11 +90,8 @@ fn holder(holder: &Holder) -> Value {
         HolderId::Prepared {
             gid, owner, age, ..
         } => {
-            let age = millis(*age);
-            (
-                None,
-                Some(json!({ "gid": gid, "owner": owner, "age_ms": age })),
-            )
+            let prepared = json!({ "gid": gid, "owner": owner, "age_ms": millis(*age) });
+            (None, Some(prepared))
         }
         HolderId::Backend(pid) => (Some(*pid), None),
         _ => (None, None),

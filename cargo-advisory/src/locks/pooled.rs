@@ -1,16 +1,16 @@
 //! Sessions of a pooler that hold a lock and that this command has used too.
 //!
-//! A session-level lock that a program leaves on a pooler's session stays there, and the next
-//! program that gets the session is the one that PostgreSQL shows: this command, while it reads the
-//! locks through the pooler, and until another program gets the session.
+//! A session-level lock that a program leaves on a pooler's session stays there. PostgreSQL shows
+//! the program that used the session last, which can be this command if it reads the locks through
+//! the pooler.
 
 use advisory_runtime::monitor::{Activity, Backend, HolderId, Locks, Scope, State};
 
 use crate::cli::NAME;
 
-/// Removes what this command did on sessions that hold locks, and returns their process ids. It
-/// acquires no lock itself, so each of these sessions is a pooler's, and each of its locks is
-/// session-level.
+/// Removes the traces of this command from sessions that hold locks, and returns their process ids.
+/// This command acquires no lock, so each of these sessions belongs to a pooler, and their locks
+/// are session-level.
 pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
     let reader = locks.reader;
     let is_used = |backend: &Backend| backend.pid == reader || is_own(&backend.application);
@@ -48,8 +48,8 @@ pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
     pooled
 }
 
-/// Returns whether this command has this application name. pgbouncer can add the client's address,
-/// after a hyphen.
+/// Returns `true` if this is the application name of this command. pgbouncer can add a hyphen and
+/// the client's address.
 fn is_own(application: &str) -> bool {
     let rest = application.strip_prefix(NAME);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" - "))

@@ -1,7 +1,7 @@
-//! When a lease was last renewed, and whether its next renewal is overdue.
+//! The last renewal of a lease, and renewals that are overdue.
 //!
-//! The table has only the time at which a lease expires. That is a ttl after the last renewal, and
-//! the ttl is known from its lock site.
+//! The table has only the time at which a lease expires. This is one ttl after the last renewal,
+//! and the lock site has the ttl.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::duration::parse;
 
 pub(crate) struct Renewal {
     pub(crate) ago: Duration,
-    /// True if the next one should have been long ago: its holder is dead, stopped, or cannot reach
-    /// the server.
+    /// True if the next one is late: the holder is dead, stopped, or cannot reach the server.
     pub(crate) is_overdue: bool,
 }
 
-/// The last renewal, if all sites that the lease can be of have one ttl. The grant counts as one.
+/// The last renewal, if all lock sites that can have granted the lease have one ttl. The grant
+/// counts as a renewal.
 pub(crate) fn of(lease: &Lease) -> Option<Renewal> {
     let row = &lease.row;
     if row.is_done || row.never_expires() {
         return None;
     }
-    // The ttl of a declared lock is that of its use, which the table does not name.
+    // A declared lock has the ttl of its use, which the table does not name.
     let sites = lease.names.iter().flat_map(|name| &name.sites);
     let sites = sites.filter(|site| site.scope == "lease");
     let mut times = sites.map(|site| {
@@ -48,8 +48,8 @@ pub(crate) fn of(lease: &Lease) -> Option<Renewal> {
     Some(Renewal { ago, is_overdue })
 }
 
-/// Returns whether a lease has not been renewed for that long, although it should have been; or
-/// never expires, and is that old.
+/// Returns `true` if the renewal of a lease is overdue and the last one is that long ago, or if the
+/// lease never expires and is that old.
 pub(crate) fn is_older(lease: &Lease, bound: Duration) -> bool {
     match of(lease) {
         Some(renewal) => renewal.is_overdue && renewal.ago >= bound,
@@ -57,7 +57,7 @@ pub(crate) fn is_older(lease: &Lease, bound: Duration) -> bool {
     }
 }
 
-/// Why the last renewal of a lease that is held is not known; `None` if it is.
+/// The reason why the last renewal of a held lease is not known; `None` if it is known.
 pub(crate) fn unknown(lease: &Lease) -> Option<&'static str> {
     let row = &lease.row;
     if row.is_done || row.never_expires() || of(lease).is_some() {
@@ -71,13 +71,12 @@ pub(crate) fn unknown(lease: &Lease) -> Option<&'static str> {
     })
 }
 
-/// Why it is not known of some of these leases.
+/// The reasons why the last renewal of some of these leases is not known.
 pub(crate) fn unknowns<'l>(leases: impl IntoIterator<Item = &'l Lease>) -> BTreeSet<&'static str> {
     leases.into_iter().filter_map(unknown).collect()
 }
 
-/// Returns whether it is not known whether a lease is [older](is_older): its last renewal is later
-/// than its grant.
+/// Returns `true` if a lease may be [older](is_older). Its last renewal is later than its grant.
 pub(crate) fn can_be_older(lease: &Lease, bound: Duration) -> bool {
     unknown(lease).is_some() && lease.row.age() >= bound
 }

@@ -1,9 +1,9 @@
 //! The tree of locks: a lock, its waiters, and the locks that these hold in turn.
 //!
 //! The roots are the causes: locks with holders that wait for no other lock. The locks that a
-//! waiter holds are below it, and their waiters below them. Each lock is in the tree once, also if
-//! a deadlock makes a cycle. Locks of one session that differ in their numbers alone, and for which
-//! nobody waits, are one line.
+//! waiter holds are below it, and their waiters below them. Each lock is in the tree once, even in
+//! a deadlock. Locks of one session that differ only in their numbers, and for which nobody waits,
+//! are one line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,18 +27,18 @@ pub(crate) enum Content<'l> {
     Waiter(&'l Waiter),
     /// A backend that has tried to get the lock above.
     Try(&'l Try),
-    /// A backend that blocks the one above, by a lock of that kind on a row or a table.
+    /// A backend that blocks the one above with a lock of this kind.
     Blocker {
         pid: i32,
         kind: &'l str,
     },
 }
 
-/// The common part of locks of one session that differ only in their numbers: its process id, their
-/// name, scope and mode.
+/// The common part of locks of one session that differ only in their numbers: the process id, the
+/// name, `true` if they are session-level, and `true` if they are shared.
 type GroupKey = (i32, String, bool, bool);
 
-/// More locks than this that differ in their numbers alone are one line.
+/// More locks than this that differ only in their numbers are one line.
 const ALONE: usize = 3;
 
 struct Tree<'l> {
@@ -51,8 +51,8 @@ struct Tree<'l> {
     lines: Vec<Line<'l>>,
 }
 
-/// Orders the wanted locks: the one with the longest wait comes first, and those for which nobody
-/// waits by process.
+/// Orders the wanted locks. The one with the longest wait comes first. Those for which nobody waits
+/// are ordered by process.
 pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool) -> Vec<Line<'l>> {
     let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
     for at in wanted.iter().filter(|_| is_grouped) {
@@ -87,7 +87,7 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool)
     for at in order.iter().filter(is_cause) {
         tree.lock(*at, "", "");
     }
-    // The rest waits in a cycle.
+    // The others are in a cycle.
     for at in &order {
         tree.lock(*at, "", "");
     }
@@ -159,17 +159,14 @@ impl<'l> Tree<'l> {
         }
     }
 
-    /// Adds the backends that block this one by other locks than advisory ones, and those that
-    /// block them.
+    /// Adds the backends that block this one with locks on rows or tables, and those that block
+    /// them in turn.
     fn push_blockers(&mut self, pid: i32, before: &str) {
         let Some(backend) = self.locks.backend(pid) else {
             return;
         };
-        let Some(kind) = backend
-            .waits_for
-            .as_deref()
-            .filter(|kind| *kind != "advisory")
-        else {
+        let kind = backend.waits_for.as_deref();
+        let Some(kind) = kind.filter(|kind| *kind != "advisory") else {
             return;
         };
         for pid in backend.blocked_by.iter().copied() {

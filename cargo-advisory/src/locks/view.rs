@@ -20,45 +20,28 @@ use crate::screen::{BOLD, DIM, KEY, PLAIN};
 use crate::text::{joined, one_line, plural, shell_word};
 
 const LOCKS: Columns<7> = Columns {
-    heads: [
-        "LOCK",
-        "PID",
-        "SCOPE",
-        "TRANSACTION",
-        "BACKEND",
-        "STATE",
-        "QUERY",
-    ],
+    heads: "LOCK | PID | SCOPE | TRANSACTION | BACKEND | STATE | QUERY",
     styles: [KEY, BOLD, PLAIN, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
 const LEASES: Columns<7> = Columns {
-    heads: [
-        "LEASE",
-        "HOLDER",
-        "STATE",
-        "TOKEN",
-        "AGE",
-        "RENEWED",
-        "EXPIRES IN",
-    ],
+    heads: "LEASE | HOLDER | STATE | TOKEN | AGE | RENEWED | EXPIRES IN",
     styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
 const CLAIMS: Columns<5> = Columns {
-    heads: ["CLAIMS ON", "ROW", "WORKER", "STATE", "EXPIRES IN"],
+    heads: "CLAIMS ON | ROW | WORKER | STATE | EXPIRES IN",
     styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
 const HOLDER: usize = 1;
 const TOKEN: usize = 3;
 const NARROWEST: usize = 11;
-/// A query is not cut shorter.
+/// The shortest widths to which a query, the name of a program, and the name of a lock are cut.
 const SHORTEST: usize = 20;
-/// Neither is the name of a program, nor that of a lock.
 const SHORTEST_NAME: usize = 12;
 const SHORTEST_LABEL: usize = 24;
-/// The maximum number of leases of one pattern, and of claims of one table, that are shown.
+/// At most this many leases of one pattern, and claims of one table, are shown.
 const OF_ONE: usize = 3;
 
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
@@ -69,8 +52,8 @@ pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     text
 }
 
-/// Draws the same for `--watch`: what was counted comes first, and no more lines than the terminal
-/// has.
+/// Draws the view for `--watch`: the totals come first, and there are no more rows than the
+/// terminal has lines.
 pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
     let mut text = notes([totals(snapshot)], width);
     text.push('\n');
@@ -89,25 +72,26 @@ fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> Strin
 
 fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> String {
     let locks = &snapshot.locks;
-    let mut text = String::new();
     let mut lines = tree::lines(locks, &snapshot.wanted, snapshot.filter.is_none());
-    // The rest would not be seen, and would only make the columns wider.
+    // Nobody would see the rest, and it would only make the columns wider.
     lines.truncate(most.unwrap_or(usize::MAX));
     let rows: Vec<[String; 7]> = lines.iter().map(|line| row(locks, line)).collect();
     let fitting = fitted(&rows, width);
-    table(&mut text, &LOCKS, fitting.as_ref().unwrap_or(&rows), width);
+    let locks = LOCKS.draw(fitting.as_ref().unwrap_or(&rows), width);
     let leases = snapshot.leases.as_ref().map(lease_rows);
-    let leases = leases.unwrap_or_default();
-    table(&mut text, &LEASES, &fitted_leases(leases, width), width);
+    let leases = fitted_leases(leases.unwrap_or_default(), width);
+    let leases = LEASES.draw(&leases, width);
     let claims = snapshot.claims.rows.iter();
     let claims = claim_rows(claims.map(|(table, row)| claim(table, row)));
     let columns = [2, 1, 0].map(|at| (at, SHORTEST_NAME));
     let fitting = narrowed(&CLAIMS, &claims, width, &columns);
-    table(&mut text, &CLAIMS, &fitting.unwrap_or(claims), width);
-    text
+    let claims = CLAIMS.draw(&fitting.unwrap_or(claims), width);
+    let tables = [locks, leases, claims].into_iter();
+    let tables = tables.filter(|table| !table.is_empty());
+    tables.map(|table| table + "\n").collect()
 }
 
-/// Puts together the rows of one key, in the order of their first ones.
+/// Groups rows by their key, in the order in which the keys come first.
 fn groups<K: PartialEq, T>(rows: impl Iterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for (key, row) in rows {
@@ -119,7 +103,7 @@ fn groups<K: PartialEq, T>(rows: impl Iterator<Item = (K, T)>) -> Vec<(K, Vec<T>
     groups
 }
 
-/// The number of rows that are not shown, by their state.
+/// A row that counts the rows that are not shown, by their state.
 fn more<const N: usize>(state: usize, rest: &[(&str, u64)]) -> [String; N] {
     let all: u64 = rest.iter().map(|(_, count)| count).sum();
     let counts = rest.iter().filter(|(_, count)| *count > 0);
@@ -129,7 +113,7 @@ fn more<const N: usize>(state: usize, rest: &[(&str, u64)]) -> [String; N] {
     more
 }
 
-/// A few claims of each table, and how many more there are.
+/// A few claims of each table, and the number of the others.
 fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
     let mut all = Vec::new();
     for (_, mut group) in groups(rows.map(|row| (row[0].clone(), row))) {
@@ -146,7 +130,7 @@ fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
     all
 }
 
-/// A few leases of each pattern, and how many more there are.
+/// A few leases of each pattern, and the number of the others.
 fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
     let leases = summary.leases.iter();
     let mut by_pattern = groups(leases.map(|lease| (lease.row.pattern.as_deref(), lease)));
@@ -188,9 +172,9 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
     all
 }
 
-/// Makes the table as narrow as the screen, so that each row is one line: queries are shortened,
-/// then the ages of transactions and the queries are left out, and at last the names are shortened.
-/// The causes below the table have their queries. `None` if the screen is too narrow for that.
+/// Makes the table as narrow as the screen, so that each row is one line. Shortens queries, then
+/// leaves out the ages of transactions and the queries, and shortens names last. The causes below
+/// the table show their queries. `None` if the screen is too narrow for that.
 fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>> {
     let mut rows = rows.to_vec();
     let fits = |rows: &[[String; 7]]| width.is_none_or(|width| LOCKS.width(rows) <= width);
@@ -216,7 +200,7 @@ fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>
     narrowed(&LOCKS, &rows, width, &names)
 }
 
-/// Fits the rows of leases: shortens names, then leaves the tokens out.
+/// Makes the table of leases as narrow as the screen: shortens names, then leaves out the tokens.
 fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[String; 7]> {
     let (short, whole) = (SHORTEST_NAME, SHORTEST_LABEL);
     for (is_without, shortest) in [(false, whole), (true, whole), (true, short)] {
@@ -233,8 +217,8 @@ fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[Strin
     rows
 }
 
-/// Makes a table as narrow as the screen by cutting columns, the first one first, each to its
-/// shortest width; `None` if that is not enough.
+/// Makes a table as narrow as the screen by cutting columns in the given order, each down to its
+/// shortest width. `None` if that is not enough.
 fn narrowed<const N: usize>(
     grid: &Columns<N>,
     rows: &[[String; N]],
@@ -262,36 +246,6 @@ fn shortened<const N: usize>(rows: &[[String; N]], column: usize, most: usize) -
     rows
 }
 
-fn table<const N: usize>(
-    text: &mut String,
-    grid: &Columns<N>,
-    rows: &[[String; N]],
-    width: Option<usize>,
-) {
-    if rows.is_empty() {
-        return;
-    }
-    match grid.draw(rows, width) {
-        Some(drawn) => text.push_str(&drawn),
-        None => rows.iter().for_each(|row| paragraph(text, grid, row)),
-    }
-    text.push('\n');
-}
-
-/// For a narrow terminal: the first cell, and below it the other cells with their heads.
-fn paragraph<const N: usize>(text: &mut String, grid: &Columns<N>, row: &[String; N]) {
-    let first = grid.styles[0];
-    let _ = writeln!(text, "{first}{}{first:#}", row[0]);
-    let cells = grid
-        .heads
-        .iter()
-        .zip(row)
-        .skip(1)
-        .filter(|(_, cell)| !cell.is_empty());
-    let cells = cells.map(|(head, cell)| format!("{} {cell}", head.to_lowercase()));
-    let _ = writeln!(text, "    {}", joined(cells, ", "));
-}
-
 fn totals(snapshot: &Snapshot) -> String {
     let database = one_line(&snapshot.locks.database);
     let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
@@ -316,11 +270,7 @@ fn totals(snapshot: &Snapshot) -> String {
     }
     let _ = write!(text, " in database `{database}`");
     if let Some(bound) = bound {
-        let leases = snapshot
-            .leases
-            .iter()
-            .flat_map(|summary| &summary.leases)
-            .count();
+        let leases = snapshot.leases().count();
         let unknown = unknown_leases(snapshot).len();
         if leases > unknown {
             let leases = plural(leases - unknown, "lease");
@@ -352,7 +302,7 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
         let role = one_line(&locks.role);
         format!("role `{role}` does not see what other roles' sessions do")
     } else if holders.iter().all(|(_, id)| id.is_err()) {
-        "a prepared transaction does not tell when it began".to_owned()
+        "the server does not record when a prepared transaction began".to_owned()
     } else {
         "a session-level lock can be older than the transaction and the last statement of its session".to_owned()
     };
@@ -366,12 +316,11 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     ))
 }
 
-/// The leases that can be older than the bound, if it is not known whether they are.
+/// The leases that may be older than the bound.
 pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
-    let all = snapshot.leases.iter().flat_map(|summary| &summary.leases);
     let bound = snapshot.older_than;
-    all.filter(|lease| bound.is_some_and(|bound| renewal::can_be_older(lease, bound)))
-        .collect()
+    let can_be_older = |lease: &&Lease| bound.is_some_and(|it| renewal::can_be_older(lease, it));
+    snapshot.leases().filter(can_be_older).collect()
 }
 
 /// The meaning of the leases' states, and the commands that free their keys.
@@ -392,7 +341,7 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     }
     if done > 0 {
         hints.push(format!(
-            "{DONE}: the work is completed; the key is free when its time is over"
+            "{DONE}: the work is completed; the key is free when it expires"
         ));
     }
     if held + done > 0 || overdue {
@@ -429,7 +378,7 @@ fn claim_hints(snapshot: &Snapshot) -> Vec<String> {
     hints
 }
 
-/// The commands that free a key or a row, and the facts that are not known, with the reason.
+/// The commands that free a key or a row, and what is not known, with the reason.
 fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
     let hints = key_hint(snapshot).into_iter().chain(lease_hints(snapshot));
     let hints = hints.chain(claim_hints(snapshot));
@@ -443,12 +392,12 @@ fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-/// How the values in a key are found, for the lock that somebody waits for, or of which there is a
-/// number alone.
+/// The command that finds the values in a key: of a lock that somebody waits for if there is one,
+/// or of a lock that is only a number.
 fn key_hint(snapshot: &Snapshot) -> Option<String> {
     let all = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
     let has_placeholder = |name: &&Name| name.key.contains('<');
-    // The server can have cut a pattern off.
+    // The server can have truncated a pattern.
     let pattern = |lock: &Lock| {
         let name = lock.names.iter().find(has_placeholder)?;
         let pattern = one_line(&name.key);
@@ -483,7 +432,7 @@ pub(crate) fn find_hint() -> String {
     )
 }
 
-/// The facts that the role does not see.
+/// What the role does not see.
 fn hint(snapshot: &Snapshot) -> Option<String> {
     let locks = &snapshot.locks;
     let mut backends = locks.backends.iter();

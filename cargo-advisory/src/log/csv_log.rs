@@ -1,33 +1,33 @@
-//! `csvlog`: records of comma-separated values; quoted ones can contain line breaks.
+//! `csvlog`: records of comma-separated values. Quoted values can contain line breaks.
 
 use super::record::{Record, foreign, is_error};
 use super::time::Time;
 
-/// Returns whether a line begins a record: a time, the user and the database in quotes or empty,
-/// and the process. Inside of a quoted value quotes are doubled, so text that quotes another log is
-/// not mistaken for a record.
+/// Returns `true` if a line begins a record: with a time, the user and the database in quotes or
+/// empty, and the process. Quotes inside a quoted value are doubled, so a quotation of another log
+/// is not mistaken for a record.
 pub(super) fn is_csv(line: &str) -> bool {
     let Some((time, rest)) = line.split_once(',') else {
         return false;
     };
     let is_time = || Time::find(time).is_some_and(|found| found.text == time);
-    let behind_pid = || {
+    let after_pid = || {
         let (pid, rest) = value_end(value_end(rest)?)?.split_once(',')?;
         pid.parse::<u32>().ok().map(|_| rest)
     };
-    rest.starts_with(['"', ',']) && is_time() && behind_pid().is_some_and(opens_value)
+    rest.starts_with(['"', ',']) && is_time() && after_pid().is_some_and(opens_value)
 }
 
-/// Returns whether the first quotes open a value, as those of the message do. Inside of another
-/// value they would be an even number, and those that close it are followed by a comma or the
+/// Returns `true` if the first quotes open a value, as those of the message do. Inside another
+/// value they would be an even number, and after those that close a value there is a comma or the
 /// line's end.
 fn opens_value(text: &str) -> bool {
     let quotes = text.trim_start_matches(|letter| letter != '"');
     let before = &text[..text.len() - quotes.len()];
-    let behind = quotes.trim_start_matches('"');
-    let is_odd = (quotes.len() - behind.len()) % 2 == 1;
+    let after = quotes.trim_start_matches('"');
+    let is_odd = (quotes.len() - after.len()) % 2 == 1;
     let is_first = before.is_empty() || before.ends_with(',');
-    is_odd && is_first && !behind.is_empty() && !behind.starts_with(',')
+    is_odd && is_first && !after.is_empty() && !after.starts_with(',')
 }
 
 /// The text after the first value and its comma, if the value is empty or in quotes.
@@ -36,15 +36,15 @@ fn value_end(text: &str) -> Option<&str> {
     if opening == 0 {
         return text.strip_prefix(',');
     }
-    // Quotes at the start of a value are doubled after the one that opens it. An even number is a
-    // quotation of a record.
+    // After the quote that opens a value, quotes are doubled. An even number is a quotation of a
+    // record.
     if opening.is_multiple_of(2) {
         return None;
     }
     let value = &text[1..];
     let mut quotes = value.match_indices('"').map(|(at, _)| at).peekable();
     while let Some(at) = quotes.next() {
-        // Two are one quote of the value.
+        // Two quotes are one in the value.
         if quotes.next_if_eq(&(at + 1)).is_none() {
             return value[at + 1..].strip_prefix(',');
         }
@@ -63,7 +63,7 @@ impl Reader {
         self.is_quoted
     }
 
-    /// Forgets a record that was cut: the next line begins another one.
+    /// Forgets a record that was truncated.
     pub(super) fn restart(&mut self) {
         *self = Self::default();
     }

@@ -1,4 +1,4 @@
-//! The event of an advisory lock that a record of the log reports.
+//! The events of advisory locks in the records of a log.
 
 use std::time::Duration;
 
@@ -58,11 +58,11 @@ pub(super) fn of(record: &Record) -> Option<Event> {
     record.is_error.then_some(Event::Failed)
 }
 
-/// The start of messages with a statement.
+/// The starts of messages that contain a statement.
 const STATEMENTS: [&str; 5] = ["statement: ", "execute ", "duration: ", "parse ", "bind "];
 
-/// The beginning of a message on a wait for a lock that is not in English: it has the numbers of
-/// the lock and of the process.
+/// The beginning of a message about a wait if it is not in English. Such a message has the numbers
+/// of the lock and of the process.
 pub(super) fn foreign(record: &Record) -> Option<String> {
     let message = &record.message;
     // A statement can have such numbers too.
@@ -89,27 +89,23 @@ fn wait(record: &Record) -> Option<Event> {
     let waited = rest.rsplit_once(" after ")?.1.strip_suffix(" ms")?;
     let waited: f64 = waited.parse().ok()?;
     let waited = Duration::try_from_secs_f64(waited / 1_000.0).ok()?;
-    let is_over = act.starts_with("acquired ");
-    let holders = holders(&record.detail);
-    let wait = Wait {
+    let event = if act.starts_with("acquired ") {
+        Event::Acquired
+    } else {
+        Event::Waiting
+    };
+    Some(event(Wait {
         pid,
         lock,
         waited,
-        holders,
-    };
-    Some(if is_over {
-        Event::Acquired(wait)
-    } else {
-        Event::Waiting(wait)
-    })
+        holders: holders(&record.detail),
+    }))
 }
 
 /// `Process holding the lock: 13547. Wait queue: 13595.`, or `Processes holding the lock: 1, 2. …`
 fn holders(detail: &str) -> Vec<i32> {
-    let holders = detail
-        .split_once("holding the lock: ")
-        .map(|(_, rest)| rest);
-    let holders = holders.and_then(|rest| rest.split('.').next());
+    let after = detail.split_once("holding the lock: ");
+    let holders = after.and_then(|(_, rest)| rest.split('.').next());
     let holders = holders.unwrap_or_default().split(", ");
     holders.filter_map(|pid| pid.parse().ok()).collect()
 }
@@ -240,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_of_a_deadlock_have_several_lines_and_say_anything() {
+    fn statements_of_a_deadlock_can_have_several_lines_and_any_text() {
         let detail = "Process 1 waits for ExclusiveLock on advisory lock [5,0,1001,1]; blocked by process 2.\n\
             Process 2 waits for ShareLock on transaction 770; blocked by process 1.\n\
             Process 1: SELECT\npg_advisory_lock(1001)\n\

@@ -30,18 +30,18 @@ impl LockWaits {
     }
 }
 
-/// A wait that has not ended in what was read.
+/// A wait that has not ended so far.
 pub(super) struct OpenWait {
     pub(super) lock: LockId,
     pub(super) waited: Duration,
     pub(super) at: Option<Time>,
-    /// The holders that are counted for this wait.
+    /// The holders that have been counted for this wait.
     pub(super) holders: BTreeSet<i32>,
 }
 
 impl OpenWait {
-    /// Returns whether a message about this lock is about the same wait: no more time has passed
-    /// than it has grown by.
+    /// Returns `true` if a message about this lock is about this wait: the wait has grown by the
+    /// time that has passed.
     pub(super) fn is_wait(&self, lock: LockId, waited: Duration, time: Option<&Time>) -> bool {
         if self.lock != lock || waited < self.waited {
             return false;
@@ -57,7 +57,7 @@ impl OpenWait {
         now.since(then).saturating_sub(grown) <= most
     }
 
-    /// The time that the session had waited at this moment.
+    /// The time for which the session had waited at this moment.
     pub(super) fn until(&self, time: Option<&Time>) -> Duration {
         let times = time.zip(self.at.as_ref());
         let passed = times.and_then(|(now, then)| Duration::try_from(now.since(then)).ok());

@@ -1,10 +1,10 @@
-//! Parses lines into records, in any of the server's three formats.
+//! Reads records from lines in the server's three formats.
 
 use super::record::Record;
 use super::{csv_log, json_log, stderr};
 
-/// Parses lines into records. Each record shows its format: a log can begin, or be cut, in the
-/// middle of one.
+/// Parses lines into records. The format is recognized for each record, because a log can begin or
+/// be cut in the middle of one.
 #[derive(Default)]
 pub(super) struct Reader {
     stderr: stderr::Reader,
@@ -22,7 +22,7 @@ impl Reader {
             self.csv.line(line).into_iter().for_each(take);
             return;
         }
-        // A statement can have a line that starts as an object.
+        // A statement can have a line that starts like an object.
         let object = Some(line).filter(|line| line.starts_with('{'));
         if let Some(record) = object.and_then(json_log::record) {
             self.flush().into_iter().for_each(&mut *take);

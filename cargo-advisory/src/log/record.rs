@@ -9,9 +9,9 @@ pub(super) struct Record {
     pub(super) user: Option<String>,
     pub(super) database: Option<String>,
     pub(super) application: Option<String>,
-    /// True if it ended the statement: `ERROR`, `FATAL` or `PANIC`.
+    /// True for `ERROR`, `FATAL` and `PANIC`, which end the statement.
     pub(super) is_error: bool,
-    /// Its severity, or the name of its part, in another language than English.
+    /// Its severity, or the name of its part, if it is in another language than English.
     pub(super) foreign_tag: Option<String>,
     pub(super) message: String,
     pub(super) detail: String,
@@ -23,12 +23,12 @@ pub(super) const SEVERITIES: [&str; 8] = [
     "DEBUG", "LOG", "INFO", "NOTICE", "WARNING", "ERROR", "FATAL", "PANIC",
 ];
 
-/// Returns whether a message of this severity ends its statement.
+/// Returns `true` if a message of this severity ends its statement.
 pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
 }
 
-/// A severity that is not one of the English ones.
+/// The severity if it is not an English one.
 pub(super) fn foreign(severity: &str) -> Option<String> {
     let is_english = SEVERITIES.contains(&severity);
     (!is_english).then(|| severity.to_owned())

@@ -1,4 +1,4 @@
-//! Writes the waits of a log for people: as a table, and with `--follow` as one line per incident.
+//! Writes the waits of a log as text: as a table, or with `--follow` as one line for each incident.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -15,16 +15,7 @@ use crate::screen::{BOLD, DIM, KEY, PLAIN};
 use crate::text::{joined, one_line, plural};
 
 const COLUMNS: Columns<8> = Columns {
-    heads: [
-        "LOCK",
-        "WAITS",
-        "LONGEST",
-        "TOTAL",
-        "CANCELLED",
-        "DEADLOCKS",
-        "LAST",
-        "HELD BY",
-    ],
+    heads: "LOCK | WAITS | LONGEST | TOTAL | CANCELLED | DEADLOCKS | LAST | HELD BY",
     styles: [KEY, BOLD, BOLD, PLAIN, PLAIN, PLAIN, DIM, PLAIN],
     narrowest: 11,
 };
@@ -37,8 +28,8 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
         .into_iter()
         .map(|(lock, of_it)| row(waits, *lock, of_it));
     let rows: Vec<[String; 8]> = rows.collect();
+    text.push_str(&COLUMNS.draw(&rows, width));
     if !rows.is_empty() {
-        text.push_str(&COLUMNS.draw_whole(&rows, width));
         text.push('\n');
     }
     for deadlock in &waits.deadlocks {
@@ -56,7 +47,7 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     text
 }
 
-/// Says that the log is in another language than English, if it is.
+/// A note if the log is in another language than English.
 pub(super) fn language_note(waits: &Waits) -> Option<String> {
     let word = one_line(waits.foreign.as_deref()?);
     Some(format!(
@@ -70,12 +61,9 @@ fn at(time: Option<&Time>) -> String {
 }
 
 fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
-    let time = |time: Duration| {
-        if time.is_zero() {
-            String::new()
-        } else {
-            short(time)
-        }
+    let time = |time: Duration| match time {
+        Duration::ZERO => String::new(),
+        time => short(time),
     };
     let count = |count: usize| match count {
         0 => String::new(),
@@ -83,10 +71,8 @@ fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
     };
     let mut holders: Vec<(&i32, &usize)> = of_it.holders.iter().collect();
     holders.sort_by_key(|(_, waits)| std::cmp::Reverse(**waits));
-    let held_by = holders
-        .iter()
-        .take(HOLDERS)
-        .map(|(pid, _)| process(waits, **pid));
+    let held_by = holders.iter().take(HOLDERS);
+    let held_by = held_by.map(|(pid, _)| process(waits, **pid));
     let more = holders.len().checked_sub(HOLDERS + 1);
     let more = more.map(|more| format!("{} more", more + 1));
     [
@@ -125,11 +111,8 @@ fn process(waits: &Waits, pid: i32) -> String {
 }
 
 fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
-    let at = deadlock
-        .time
-        .as_ref()
-        .map(|time| format!(" at {}", at(Some(time))));
-    let at = at.unwrap_or_default();
+    let time = deadlock.time.as_ref();
+    let at = time.map_or_else(String::new, |time| format!(" at {}", at(Some(time))));
     let mut text = format!("{BOLD}deadlock{at}{BOLD:#}\n");
     for wait in &deadlock.waits {
         let target = match wait.lock {

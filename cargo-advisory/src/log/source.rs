@@ -1,4 +1,4 @@
-//! Reads the lines of files and of standard input, also while they grow.
+//! Reads the lines of files and of standard input, which can still grow.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read};
@@ -25,7 +25,7 @@ enum Input {
     File(File),
     /// Standard input, read to its end.
     Stdin,
-    /// Standard input, read by a thread, so that checking for input does not block.
+    /// Standard input, read by a thread so that checking for input does not block.
     Pieces(Receiver<io::Result<Vec<u8>>>),
     Ended,
 }
@@ -97,7 +97,7 @@ impl Source {
         }
     }
 
-    /// Reads what is available, and passes on each complete record; returns whether anything was
+    /// Reads what is available, and passes on each complete record. Returns `false` if nothing was
     /// read.
     pub(super) fn read(&mut self, take: &mut impl FnMut(Record)) -> Result<bool, Failure> {
         let mut has_read = false;
@@ -154,18 +154,17 @@ impl Source {
         }
     }
 
-    /// Returns whether the input has ended.
+    /// Returns `true` if the input has ended.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.input, Input::Ended)
     }
 
-    /// Continues with the file that is at the path now, if it is another one than is being read, or
-    /// was truncated.
+    /// Continues with the file at the path if it is another one than before, or was truncated.
     pub(super) fn rotate(&mut self, take: &mut impl FnMut(Record)) -> Result<(), Failure> {
         let Input::File(old) = &self.input else {
             return Ok(());
         };
-        // Between the renaming of a file and the next one there is none.
+        // After the renaming of a file there is none until the next one is created.
         let (Ok(read), Ok(now)) = (old.metadata(), fs::metadata(&self.path)) else {
             return Ok(());
         };
@@ -175,7 +174,7 @@ impl Source {
         let Ok(new) = File::open(&self.path) else {
             return Ok(());
         };
-        // The rest of the old file, which was written after the last read.
+        // The old file can have grown after the last read.
         self.read(take)?;
         self.finish(take);
         *self = Self::new(Input::File(new), &self.path.clone());
@@ -183,14 +182,14 @@ impl Source {
     }
 }
 
-/// Returns whether both belong to one file.
+/// Returns `true` if both belong to one file.
 #[cfg(unix)]
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Elsewhere only a file that has become shorter is noticed.
+/// On other systems only a file that has become shorter is noticed.
 #[cfg(not(unix))]
 fn is_same(_: &Metadata, _: &Metadata) -> bool {
     true

@@ -7,8 +7,8 @@
 //! 2026-11-22 07:06:19.026 UTC [13595] STATEMENT:  SELECT pg_advisory_lock(42)
 //! ```
 //!
-//! The user does not have to give the prefix: time, process, user, database and application are
-//! recognized in common forms. The server writes a message in one piece, so its parts are adjacent.
+//! The user need not give the prefix: time, process, user, database and application are recognized
+//! in common forms. The server writes a message in one piece, so its parts are adjacent.
 
 use super::record::{Record, SEVERITIES, is_error};
 use super::time::Time;
@@ -91,7 +91,7 @@ impl Reader {
     }
 }
 
-/// A message without the SQLSTATE that `log_error_verbosity = verbose` adds:
+/// A message without the SQLSTATE that `log_error_verbosity = verbose` adds, as in
 /// `40P01: deadlock detected`.
 fn without_code(text: &str) -> &str {
     let is_letter = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
@@ -116,7 +116,7 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-/// The prefix of a line that has a tag in another language, and the tag: `FEHLER`, `ОШИБКА`, `文`. A
+/// The prefix and the tag of a line with a tag in another language: `FEHLER`, `ОШИБКА`, `文`. A
 /// prefix has a time, and no tag has a lower-case letter.
 fn foreign(line: &str) -> Option<(&str, &str)> {
     if line.starts_with('\t') {
@@ -156,9 +156,9 @@ fn of_prefix(prefix: &str) -> Record {
     }
 }
 
-/// The value of `app=%a`, which can contain spaces and commas: it ends before another named value.
-/// Without one it ends at a comma or the like, and what looks like a process, an address or a user
-/// after it is not a part of it.
+/// The value of `app=%a`, which can contain spaces and commas. It ends before another named value.
+/// Without one it ends at a comma or another separator, and words at its end that look like a
+/// process, an address or a user are not a part of it.
 fn application(prefix: &str, name: &str) -> Option<String> {
     let (before, rest) = prefix.split_once(name)?;
     if before.ends_with(|c: char| c.is_ascii_alphanumeric()) {
@@ -281,7 +281,7 @@ application=cargo advisory|[1] => cargo advisory
     }
 
     #[test]
-    fn a_message_is_the_same_with_its_code() {
+    fn a_message_is_read_without_its_code() {
         for (written, message) in [
             ("LOG:  00000: process 3", "process 3"),
             ("LOG:  40P01: deadlock detected", "deadlock detected"),

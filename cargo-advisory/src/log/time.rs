@@ -47,7 +47,7 @@ impl Time {
         })
     }
 
-    /// The time since another of the same log.
+    /// The time since another one of this log.
     pub(super) fn since(&self, other: &Self) -> SignedDuration {
         self.clock.duration_since(other.clock)
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::{SignedDuration, Time};
 
     #[test]
-    fn a_time_is_found_wherever_it_stands() {
+    fn a_time_is_found_at_any_position() {
         for (text, time, millis) in [
             (
                 "2026-11-22 07:06:19.026 UTC [1] ",

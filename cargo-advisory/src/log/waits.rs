@@ -14,7 +14,7 @@ use super::time::Time;
 pub(super) enum Incident {
     Waiting(Wait),
     Acquired(Wait),
-    /// With the server's reason, and every lock that the statement requests.
+    /// With the server's reason, and all locks that the statement requests.
     Cancelled {
         pid: Option<i32>,
         locks: Vec<LockId>,
@@ -35,7 +35,7 @@ pub(super) struct Waits {
     open: BTreeMap<i32, OpenWait>,
     /// The name of each process, if the log has it.
     processes: BTreeMap<i32, String>,
-    /// A tag or a message in another language than English, which is not read.
+    /// A tag or a message in another language than English, which cannot be read.
     pub(super) foreign: Option<String>,
     /// The databases' names, by `pg_database.oid`.
     pub(super) databases: BTreeMap<u32, String>,
@@ -142,8 +142,8 @@ impl Waits {
         entry
     }
 
-    /// Ends the wait of a process, if it is such a wait and nothing in the log says how it ended:
-    /// it lasted at least as long as is known.
+    /// Ends the wait of a process if it is over, although the log does not say how it ended. It has
+    /// lasted at least as long as the log says.
     fn end_unlogged(&mut self, pid: i32, is_over: impl Fn(&OpenWait) -> bool) {
         if self.open.get(&pid).is_some_and(is_over)
             && let Some(open) = self.open.remove(&pid)
@@ -186,7 +186,7 @@ impl Waits {
         Incident::Acquired(wait)
     }
 
-    /// The wait that a message is about; ends another one of the process.
+    /// Takes the wait that a message is about. Ends another wait of the process.
     fn take_open(&mut self, wait: &Wait, record: &Record) -> Option<OpenWait> {
         let at = record.time.as_ref();
         self.end_unlogged(wait.pid, |open| !open.is_wait(wait.lock, wait.waited, at));
@@ -224,7 +224,7 @@ impl Waits {
         Incident::Deadlock
     }
 
-    /// A statement failed: it ended a long wait, or a short one that the log has only in this
+    /// A statement failed. This ended a long wait, or a short one that the log has only in this
     /// error.
     fn failed(&mut self, record: &Record) -> Option<Incident> {
         let reason = record.message.clone();
@@ -233,7 +233,7 @@ impl Waits {
             "terminating connection due to ",
         ];
         if !starts.iter().any(|start| reason.starts_with(start)) {
-            // No statement that waits fails otherwise, so its wait was over.
+            // A statement that waits fails only for these reasons, so the wait was over.
             if let Some(pid) = record.pid {
                 self.end_unlogged(pid, |_| true);
             }
@@ -268,8 +268,8 @@ impl Waits {
         })
     }
 
-    /// The number of a database, if another record has it. Without a name, the only number in the
-    /// log, or 0.
+    /// The number of a database if another record has it, or 0. Without a name, the only number in
+    /// the log.
     fn number_of(&self, name: Option<&str>) -> u32 {
         let Some(name) = name else {
             let mut numbers: Vec<u32> = self.locks.keys().map(|lock| lock.database).collect();
@@ -312,9 +312,9 @@ mod tests {
         }
     }
 
-    /// The end of this wait is not in the log: the next one is another.
+    /// The log lacks the end of this wait, so the next one is another wait.
     #[test]
-    fn each_wait_is_counted_also_if_the_end_of_another_is_missing() {
+    fn each_wait_is_counted_even_if_the_end_of_another_is_missing() {
         let at = |millis: i64, message: &str, is_error: bool| Record {
             time: Time::find(&format!(
                 "2026-11-22 07:06:{:02}.{:03} UTC",
@@ -411,8 +411,7 @@ mod tests {
         assert_eq!(waits.open(), 2);
     }
 
-    /// An error does not have the database's number, and the same key in another database is
-    /// another lock.
+    /// An error lacks the database's number, and an equal key in another database is another lock.
     #[test]
     fn a_short_wait_is_counted_with_the_long_ones_of_its_database() {
         let short = "canceling statement due to lock timeout";

@@ -1,4 +1,4 @@
-//! The probability that two keys have the same number.
+//! The probability that two keys get one number.
 
 use advisory_pattern::Derivation;
 
@@ -65,8 +65,8 @@ fn odds(odds: f64) -> String {
     )
 }
 
-/// The number of keys of which two have the same number with a probability of 50 %: the square root
-/// of 2 ln 2 times the count of numbers.
+/// The number of keys among which two get one number with a probability of 50 %: the square root of
+/// 2 ln 2 times the count of numbers.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

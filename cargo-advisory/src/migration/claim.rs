@@ -1,5 +1,4 @@
-//! The migration of claims: columns, indexes and triggers, for the columns that a program's claim
-//! uses.
+//! The migration of claims: the columns that a program's claim uses, and its indexes and triggers.
 
 use clap::Args;
 
@@ -26,14 +25,14 @@ const LONGEST_NAME: usize = 63;
 /// The channel on which idle workers listen.
 pub(crate) const CHANNEL: &str = "advisory_claim";
 
-/// Columns, indexes and triggers for a table whose rows are claimed
+/// Columns, indexes and triggers for a job table
 ///
 /// Prints what the claims of a program need: the columns that they use, the indexes of
 /// `claim::indexes`, and the triggers that wake up an idle `claim::Worker`. What exists already is
 /// left as it is.
 ///
 /// The claims are those of the program, which is built, or read from `--artifact`. With `--table`
-/// alone, they are one claim of that table with the columns of `#[claim(run_at, attempts)]`, or
+/// alone, there is one claim on this table, with the columns of `#[claim(run_at, attempts)]` or
 /// those that the options name.
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -42,7 +41,7 @@ pub(super) struct Arguments {
     table: Option<String>,
     #[command(flatten)]
     columns: ClaimColumns,
-    /// Prints `down.sql`, which drops the columns, and what they contain
+    /// Prints `down.sql`, which drops the columns and their contents
     #[arg(long)]
     down: bool,
     #[command(flatten)]
@@ -94,7 +93,7 @@ fn up(table: &JobTable) -> String {
     )
 }
 
-/// The function that notifies stays, because other tables may use it.
+/// Leaves the function that notifies, because other tables may use it.
 fn down(table: &JobTable) -> String {
     let name = table.quoted();
     let indexes = indexes(table).into_iter();
@@ -117,8 +116,7 @@ fn columns(table: &JobTable) -> impl Iterator<Item = (&str, &'static str)> {
     all.filter_map(|(argument, sql_type)| Some((table.column(argument)?, sql_type)))
 }
 
-/// The names and definitions of the indexes: those of `claim::indexes`, to which a test compares
-/// them.
+/// The names and definitions of the indexes. A test compares them with `claim::indexes`.
 pub(crate) fn indexes(table: &JobTable) -> Vec<(String, String)> {
     let pending = table.pending();
     let claim = &table.claim;
@@ -127,7 +125,7 @@ pub(crate) fn indexes(table: &JobTable) -> Vec<(String, String)> {
         .map(|(column, direction)| format!("{} {direction}", quoted(column)).trim().to_owned());
     let order = joined(order, ", ");
     let mut definitions = Vec::new();
-    // Else the primary key is enough.
+    // Otherwise the primary key is enough.
     if !claim.order.is_empty() || table.column("run_at").is_some() || !pending.is_empty() {
         definitions.push(format!("({order}){}", only(&pending)));
     }
@@ -164,8 +162,8 @@ fn index_name(table: &str, definition: &str) -> String {
     format!("{}{suffix}", &table[..end])
 }
 
-/// The triggers that wake workers up: for rows that come in, and for rows that can be claimed
-/// again. With a limit for each value, the end of any claim makes room for another one.
+/// The triggers that wake up workers: for new rows, and for rows that can be claimed again. With a
+/// limit for each value, the end of any claim makes room for another one.
 fn create_triggers(table: &JobTable) -> String {
     let name = table.quoted();
     let literal = literal(&name);
@@ -173,13 +171,10 @@ fn create_triggers(table: &JobTable) -> String {
     let has_limit = table.column("per").is_some();
     let mut open = String::new();
     if !has_limit {
-        open = joined(
-            table
-                .pending()
-                .iter()
-                .map(|it| format!("\n        AND NEW.{it}")),
-            "",
-        );
+        let pending = table.pending().into_iter();
+        open = pending
+            .map(|it| format!("\n        AND NEW.{it}"))
+            .collect();
     }
     let deleted = if has_limit {
         format!(
@@ -189,8 +184,7 @@ fn create_triggers(table: &JobTable) -> String {
     } else {
         String::new()
     };
-    // The number of a table's root, if it is a partition: a trigger on each row runs for the
-    // partition.
+    // A trigger for rows runs for the partition, so the function looks for the root of the table.
     format!(
         "CREATE OR REPLACE FUNCTION advisory_claim_notify() RETURNS trigger\n\
          LANGUAGE plpgsql SET search_path TO pg_catalog, pg_temp AS $$\n\

@@ -1,4 +1,4 @@
-//! The SQL that refuses writes to a table without the lock.
+//! The migration that refuses writes to a table without the lock.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::text::joined;
 /// `psql`.
 ///
 /// The lock is found by its name in the program that cargo builds, or given as a pattern. A
-/// placeholder is the column of the same name, unless `--column` says otherwise.
+/// placeholder is the column with its name, unless `--column` names another one.
 #[derive(Args)]
 pub(super) struct Arguments {
     /// The lock's name, or the path of its function or declared type
@@ -85,7 +85,7 @@ impl Arguments {
         })
     }
 
-    /// The lock sites: of files if some are named, else of what cargo builds.
+    /// The lock sites of the named files, or else of what cargo builds.
     fn inventory(&self) -> Result<Inventory, Failure> {
         if self.inventory.is_empty() {
             return self.artifacts.inventory_to_check();
@@ -111,7 +111,7 @@ fn pattern_of(written: &str) -> Result<LockedKey, Failure> {
     })
 }
 
-/// The lock of a name, or of a function's or declared type's path, with its name for messages.
+/// The lock with this name, or with this path of its function or declared type. Returns its name too.
 fn lock_named(
     inventory: &Inventory,
     wanted: &str,
@@ -120,7 +120,7 @@ fn lock_named(
         site.name.as_deref() == Some(wanted) || path(site) == wanted || site.function == wanted
     };
     let mut sites: Vec<&Record> = inventory.sites.iter().filter(is_wanted).collect();
-    // The declaration has the names of its fields, which are most likely those of columns.
+    // The declaration comes first: its fields most likely have the names of columns.
     sites.sort_by_key(|site| site.kind != "struct");
     let mut found: Option<(LockedKey, Derivation)> = None;
     for site in &sites {
@@ -146,14 +146,10 @@ fn lock_named(
                 "the key of `{wanted}` is an expression: name the declared lock, or write `--key <PATTERN>`"
             );
         }
-        let known = inventory
-            .sites
-            .iter()
-            .filter_map(|site| site.name.as_deref());
+        let sites = inventory.sites.iter();
+        let known = sites.filter_map(|site| site.name.as_deref());
         let close = advisory_pattern::closest(wanted, known);
-        let hint = close
-            .map(|close| format!("; did you mean `{close}`?"))
-            .unwrap_or_default();
+        let hint = close.map_or_else(String::new, |it| format!("; did you mean `{it}`?"));
         bail!("no lock site has the name `{wanted}`{hint}");
     };
     let name = sites.iter().find_map(|site| site.name.clone());

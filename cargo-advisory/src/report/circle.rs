@@ -14,12 +14,12 @@ pub(super) const BOX: (usize, usize) = (220, 34);
 /// The maximum number of letters of a name in its box.
 const LETTERS: usize = 30;
 
-/// The space around the drawing, for the lines of its boxes.
+/// The space around the drawing for the lines of its boxes.
 const MARGIN: f64 = 12.0;
 /// The distance of an arrow's ends from the boxes.
 const GAP: f64 = 4.0;
 
-/// Draws the arrows of a cycle, by their numbers, from the top and clockwise.
+/// Draws the arrows of a cycle, given by their numbers, clockwise from the top.
 pub(super) fn draw(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
     let arrows = cycle.iter().filter_map(|at| graph.arrows.get(*at));
     let arrows: Vec<&Arrow> = arrows.collect();
@@ -29,7 +29,7 @@ pub(super) fn draw(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
     };
     let count = size(arrows.len());
     let (half_width, half_height) = (size(BOX.0) / 2.0, size(BOX.1) / 2.0);
-    // Boxes side by side must not touch.
+    // Neighbouring boxes must not touch.
     let radius = (count * 60.0).max(110.0);
     let center = (radius + half_width + MARGIN, radius + half_height + MARGIN);
     let angle = |nth: f64| 2.0 * PI * nth / count - PI / 2.0;
@@ -92,6 +92,7 @@ pub(super) fn draw_box(text: &mut String, end: &End, [x, y, name_x, name_y]: [St
          <text x=\"{name_x}\" y=\"{name_y}\">{name}</text></g>"
     );
 }
+
 fn size(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::text::printable;
 
-/// A text as it is: no letter of it is markup, and none steers the direction of what follows.
+/// A text without markup, and without characters that change the direction of the text after them.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in printable(text).chars() {
@@ -36,11 +36,11 @@ pub(super) fn with_code(message: &str) -> String {
     text
 }
 
-/// The name of a place on the page.
+/// The id of an element of the page.
 pub(super) fn id(title: &str) -> String {
     let mut id = "c".to_owned();
     for letter in title.chars() {
-        // Different titles have different names.
+        // Different titles have different ids.
         let _ = match letter {
             letter if letter.is_ascii_alphanumeric() => write!(id, "{letter}"),
             other => write!(id, "-{:x}", u32::from(other)),

@@ -1,7 +1,7 @@
-//! The order of locks as a drawing (SVG) and as a list; each cycle is drawn as a circle above it.
+//! The order of locks as a drawing (SVG) and as a list, with a circle above it for each cycle.
 //!
-//! A lock is in the column after those that are held when it is asked for, so that arrows point to
-//! the right. Those of a cycle are red.
+//! A lock is in a column after those that are held when it is asked for, so arrows point to the
+//! right. Those of a cycle are red.
 
 use std::fmt::Write;
 
@@ -14,8 +14,8 @@ use crate::graph::{Graph, LEGEND, messages};
 const COLUMN: usize = 300;
 const ROW: usize = 56;
 
-/// The tips of arrows. Not every browser takes the colour of the line for its tip, so each has its
-/// own.
+/// The tips of arrows. There is one for each colour, because not every browser gives the tip the
+/// colour of its line.
 const TIPS: &str = "\
 <svg width=\"0\" height=\"0\" aria-hidden=\"true\" class=\"tips\"><defs>
 <marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker>
@@ -64,8 +64,7 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     text
 }
 
-/// The column of each lock: the length of the longest way to it. A cycle ends at the number of
-/// locks.
+/// The column of each lock, which is the length of the longest path to it.
 fn columns(graph: &Graph<'_>) -> Vec<usize> {
     let mut columns = vec![0; graph.boxes.len()];
     for _ in 0..graph.boxes.len() {

@@ -29,8 +29,8 @@ async fn guard(db: &Database, words: &[&str]) {
     db.run(&String::from_utf8(printed.stdout).unwrap()).await;
 }
 
-/// Guards a table whose column `v` has this type, and writes each value: refused without the lock
-/// on its key, and accepted with it.
+/// Guards a table with a column `v` of this type, and writes each value, which is refused without
+/// the lock on its key, and accepted with it.
 async fn agree(words: &[&str], column: &str, rows: &[(impl AsRef<str>, Key)]) {
     let db = Database::create().await;
     let mut conn = db.connect().await;

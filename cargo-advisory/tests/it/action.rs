@@ -43,7 +43,7 @@ fn git(root: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A repository in whose base the document has these locks, while the program has others.
+/// A repository with these locks in the document of its base, and others in the program.
 fn repository(name: &str, base: &[Record], head: &[Record]) -> Repository {
     let root = PathBuf::from(scratch(name));
     if root.exists() {
@@ -133,7 +133,7 @@ fn a_pull_request_gets_one_comment_with_the_difference() {
     let body = repository.written("gh.body");
     assert_has(&body, "\n-| `pay:<id>`");
     assert_has(&body, "\n+| `payment:<id>`");
-    // The lock is the same; only its line has moved.
+    // Only the line of this lock has moved.
     assert_lacks(&body, "slot:<day>");
     assert_eq!(repository.written("summary.md"), body);
     let calls = repository.written("gh");
@@ -206,7 +206,7 @@ fn a_registry_that_the_base_lacks_is_new_as_a_whole() {
     assert_has(&body, "\n+| `slot:<day>`");
 }
 
-/// What a pull request can choose reaches no shell as code.
+/// No shell runs a text that a pull request can choose.
 #[test]
 fn words_of_inputs_are_not_evaluated() {
     let locks = [lock("book", 7, "slot:<day>")];

@@ -95,7 +95,7 @@ fn an_archive_is_where_binstall_looks_and_complete() {
     assert!(expected.len() > 20, "{expected:#?}");
     assert_eq!(listed, expected.iter().map(String::as_str).collect());
 
-    // It compares the archive with the digest beside it.
+    // The digest is next to the archive.
     let digest =
         fs::read_to_string(format!("{written}.sha256", written = archive.display())).unwrap();
     let own = said("sha256sum", &[name], archive.parent().unwrap());

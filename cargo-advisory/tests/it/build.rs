@@ -17,12 +17,13 @@ fn a_collision_between_crates_fails_the_build() {
 #[test]
 fn each_artifact_has_its_own_inventory_next_to_it() {
     let program = shop();
-    let beside = |program: &str| fs::read_to_string(format!("{program}.advisory.json")).unwrap();
+    let inventory_of =
+        |program: &str| fs::read_to_string(format!("{program}.advisory.json")).unwrap();
     let service = program.replace("shop", "booking-service");
-    assert_eq!(beside(&service), inventory());
-    assert!(!beside(&program).contains("booking-service"));
+    assert_eq!(inventory_of(&service), inventory());
+    assert!(!inventory_of(&program).contains("booking-service"));
     let library = program.replace("shop", "libledger.rlib");
-    assert!(beside(&library).contains("Settlement"));
+    assert!(inventory_of(&library).contains("Settlement"));
     // Dependencies get none.
     let deps = fs::read_dir(Path::new(&program).with_file_name("deps")).unwrap();
     let names = deps.map(|file| file.unwrap().file_name().into_string().unwrap());

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::guards::{BLOCKS, GUARD, check};
 use crate::programs::{assert_has, assert_starts, program_of, run_at, site};
 
-/// The advice on the guarded table, whose lock has the key `night:<room>:<night>`.
+/// The advice on the guarded table. Its lock has the key `night:<room>:<night>`.
 async fn advice(db: &Database, words: &[&str]) -> Option<(String, Vec<String>)> {
     let said = check(db, &[words, &["--format", "json"]].concat()).await;
     assert_eq!(said.code, Some(0), "advice is not a failure: {said:?}");
@@ -98,7 +98,7 @@ async fn a_constraint_that_could_say_the_rule_is_advised() {
     );
 }
 
-/// The advice on a table `t`, for a lock whose key has these columns.
+/// The advice on a table `t` for a lock with these columns in its key.
 async fn on_table(db: &Database, key: &str, reason: Option<&str>) -> Vec<Value> {
     let shaped = format!("pattern {}", key.replace('>', ": int>"));
     let site = Record {
@@ -118,7 +118,7 @@ async fn on_table(db: &Database, key: &str, reason: Option<&str>) -> Vec<Value> 
     findings.cloned().collect()
 }
 
-/// Whether there is this advice alone, with this in its message, notes or help.
+/// Checks that there is only one advice, with these parts in its message, notes or help.
 #[track_caller]
 fn has(found: &[Value], parts: &[&str]) {
     let [found] = found else {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::programs::{Said, advisory_in, assert_has, assert_starts, program_of, scratch, site};
 
-/// A repository whose workspace, of two crates, is in a folder of it.
+/// A repository with a workspace of two crates in one of its folders.
 fn repository(name: &str) -> PathBuf {
     let root = PathBuf::from(scratch(name));
     if root.exists() {
@@ -182,28 +182,4 @@ fn a_text_of_the_program_is_no_command_of_its_own() {
     assert_starts(&commands[0], start);
     assert_has(&commands[0], "%0A- 100%25");
     assert!(!said.out.contains('\r'), "{said:?}");
-}
-
-#[test]
-fn more_findings_than_github_shows_are_said() {
-    let workspace = repository("github-many");
-    // Each collides with the next.
-    let sites: Vec<Record> = (0..=11)
-        .map(|at| number("shop", "src/lib.rs", at + 1))
-        .zip(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"])
-        .zip(1..)
-        .map(|((record, name), key)| Record {
-            name: Some("shared".to_owned()),
-            function: name.to_owned(),
-            keys: vec![format!("number {key}")],
-            written: vec![key.to_string()],
-            ..record
-        })
-        .collect();
-    let program = program_of("github-many.rmeta", &sites);
-    let said = check(&workspace, &program, &["--format", "github"]);
-    let commands = said.out.lines().filter(|line| line.starts_with("::error "));
-    assert!(commands.count() > 10);
-    let last = said.out.lines().last().unwrap();
-    assert_starts(&last, "GitHub shows 10 errors");
 }

@@ -139,7 +139,7 @@ async fn rows_are_run_again_ended_and_freed_only_if_they_are_in_the_right_state(
     let cancelled = "SELECT count(*) FROM shop.mail WHERE id IN (1, 4) AND failed_at IS NOT NULL AND locked_by IS NULL \
                      AND locked_until IS NULL AND error_message LIKE 'cancelled by %'";
     assert_eq!(db.count(cancelled).await, 2);
-    // Only the row whose worker is gone.
+    // Only the row of the dead worker.
     change("release --all").await.exits(0);
     let now = states().await;
     let none = now.iter().all(|it| !it.starts_with("expired"));
@@ -186,7 +186,7 @@ show x --table mail | invalid input syntax for type bigint
 prune --older-than 1h --state running --table mail | write `done` or `failed`
 cancel 1 --table mail --failed-at none | so none can be cancelled";
 
-/// What reads changes nothing, and what changes asks first.
+/// A command that reads changes nothing, and one that changes rows asks first.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_changed_without_an_answer_or_with_wrong_words() {
     let db = queue("mail").await;

@@ -1,4 +1,4 @@
-//! Claims are in the inventory, and their rows among the live locks, without being named.
+//! Claims are in the inventory, and the live view shows their rows without naming a table.
 
 use std::path::PathBuf;
 
@@ -30,8 +30,7 @@ fn own(words: &[&str]) -> Said {
 
 const LETTER: &str = "lets_workers::letters::Letter";
 
-/// The names are those in SQL, also where Rust has another, and a column that the table lacks is
-/// not named.
+/// The names are those in SQL, even if Rust has others. A column that the table lacks is not named.
 #[test]
 fn dump_has_each_derived_claim_with_its_columns() {
     let dumped = own(&["dump"]).out;
@@ -66,7 +65,7 @@ fn dump_has_each_derived_claim_with_its_columns() {
 fn a_librarys_metadata_has_each_claim_once() {
     let program = std::env::current_exe().unwrap();
     let files = program.parent().unwrap().read_dir().unwrap();
-    // One that was built: `cargo clippy` leaves metadata beside it, with other features.
+    // A library that was built: `cargo clippy` leaves metadata with other features.
     let libraries = files.map(|file| file.unwrap().path()).filter(|path| {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let is_metadata = path.extension().is_some_and(|it| it == "rmeta");
@@ -91,7 +90,7 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
     let mut moved: Value = serde_json::from_str(&dumped).unwrap();
     moved["claims"][0]["line"] = 99.into();
     check("moved", &moved.to_string()).exits(0);
-    // What an earlier release wrote.
+    // As an earlier release has written it.
     let mut earlier = moved;
     earlier.as_object_mut().unwrap().remove("claims");
     let earlier = earlier.to_string();
@@ -116,8 +115,8 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
     }
 }
 
-/// Each field of a claim, and whether old and new workers can run side by side after a change of
-/// it.
+/// A change of each field of a claim. Some are found, because old and new workers cannot run
+/// together.
 #[test]
 fn a_claim_that_changes_for_a_running_fleet_is_found() {
     let columns = "locked_until locked_by completed_at failed_at error_message=error run_at attempts per=tenant";
@@ -198,7 +197,7 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
     advisory(&words(&line)).exits(0);
 }
 
-/// The argument, its new column, and what is said of it.
+/// The argument, its new column, and parts of the message and the note.
 const CHANGED_COLUMNS: &str = "\
 locked_until | until |  has changed from `locked_until` to `until` | claims rows that the other's workers are running
 locked_by | by |  | can still end it
@@ -248,7 +247,7 @@ async fn an_inventorys_claims_are_shown_without_being_named() {
             "\nrunning: the row is free when its work ends",
         ],
     );
-    // The same from a dumped inventory, and each row once if the table is named too.
+    // A dumped inventory has the claims too. A table that is also named is shown once.
     let dumped = advisory(&["dump", "--format", "json", "--artifact", &artifact]).out;
     let inventory = file("claims-live.json", dumped);
     for words in [
@@ -311,7 +310,7 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     let said = locks(&db, &words).await.exits(0);
     let why = "claims on `jobs` are not shown: this database has no table of that name with their columns";
     assert_has(&said.out, why);
-    // An alert does not take silence for an answer.
+    // An alert must not take silence for an answer.
     let older = locks(&db, &["--artifact", &artifact, "--older-than", "30m"])
         .await
         .exits(2);
@@ -330,7 +329,7 @@ async fn the_table_of_a_claim_is_found_in_its_schema() {
     let said = locks(&db, &["--artifact", &artifact, "--claims", "other.jobs"]).await;
     assert_has(&said.out, "\nother.jobs ");
     assert_lacks(&said.out, "several schemas");
-    // What the search path finds is the program's.
+    // The program uses the table on the search path.
     db.run("DROP TABLE public.jobs").await;
     jobs(&db, "public.jobs").await;
     let said = locks(&db, &words).await;
@@ -352,10 +351,10 @@ async fn a_schema_with_a_dot_is_one_name() {
     assert_has(&said.out, "\na.b.jobs ");
 }
 
-/// Of two types of row with one table each row is shown once, and of two tables with one name each
-/// has its own columns.
+/// Each row of a table with two types of row is shown once. Two tables with one name have their own
+/// columns.
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_of_one_name_are_told_apart_by_their_columns() {
+async fn claims_of_one_name_are_distinguished_by_their_columns() {
     let db = Database::create().await;
     jobs(&db, "jobs").await;
     db.run(
@@ -384,7 +383,7 @@ async fn claims_of_one_name_are_told_apart_by_their_columns() {
     }
 }
 
-/// The command that tells who holds a lock does not wait for it.
+/// The command that shows who holds a lock must not wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_locked_table_of_claims_hides_no_locks() {
     let db = Database::create().await;
@@ -411,7 +410,7 @@ async fn a_locked_table_of_claims_hides_no_locks() {
     assert_has(&said.out, "dead#u");
 }
 
-/// As for leases: the rest is shown, and an alert does not take silence for an answer.
+/// The rest is shown, and an alert must not take silence for an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_cannot_be_read_are_a_failure() {
     let db = Database::create().await;

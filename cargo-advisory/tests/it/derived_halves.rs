@@ -1,5 +1,4 @@
-//! Pairs whose second half is derived: in the registry, between releases, in `key` and in a
-//! trigger.
+//! Pairs with a derived second half: in the registry, between releases, in `key` and in a trigger.
 
 use advisory_pattern::{Derivation, Record};
 use advisory_tests::Database;

@@ -66,7 +66,7 @@ async fn the_statements_advised_for_a_role_fix_its_settings() {
     ];
     let before = findings(&url, &[]).await;
     assert_eq!(problems(&before), [""; 0]);
-    // Advice on a setting is the same wherever it is given.
+    // All advice on a setting gives one value.
     let mut values: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
     for statement in before
         .iter()
@@ -170,14 +170,15 @@ async fn a_pooler_and_its_mode_are_shown() {
     }
 }
 
-/// The setting that the finding names resolves it, and session-level locks are refused from then on.
+/// The setting that the finding names resolves it, and session-level locks are refused from then
+/// on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_that_is_named_is_fine() {
     let db = Database::create().await;
     let bouncer = pooler!(&db, "pool_mode = transaction");
     let before = findings(&bouncer.url(&db), &[]).await;
     let statement = fix(&before, "pooler").remove(0);
-    // For this database only: other tests use the same role.
+    // For this database only, because other tests use this role.
     let (_, name) = db.url().rsplit_once('/').unwrap();
     let name = name.split('?').next().unwrap();
     let of_database = statement.replace(" SET ", &format!(" IN DATABASE {name} SET "));
@@ -229,7 +230,8 @@ async fn the_lease_table_is_looked_at_with_the_rights_of_the_role() {
     role.drop(&db).await;
 }
 
-/// Its statements fix the sequence, the next grant's token is larger, and nothing sets it back again.
+/// Its statements fix the sequence, the next grant's token is larger, and nothing sets it back
+/// again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sequence_below_the_tokens_is_a_problem_until_moved() {
     let db = Database::create().await;
@@ -328,7 +330,7 @@ async fn an_idle_holder_is_a_problem_and_the_shown_command_ends_it() {
     role.drop(&db).await;
 }
 
-/// What each finding advises makes it fine, and what was not looked at is said.
+/// The advice of each finding makes it fine. A finding says what it has not looked at.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
     let db = Database::create().await;
@@ -410,7 +412,8 @@ async fn a_job_table_is_looked_at_with_the_claims_of_the_program() {
     role.drop(&db).await;
 }
 
-/// Only a transaction of minutes counts, so the test looks at the age that is shown of a prepared one.
+/// Only a transaction of minutes counts, so the test looks at the age that is shown of a prepared
+/// one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_does_not_see_snapshots_learns_that() {
     let db = Database::create().await;

@@ -1,5 +1,5 @@
-//! `doctor` at a node of Citus: a PostgreSQL here, whose database has the catalogs of that
-//! extension as far as they are read. `scripts/citus` asks a real one.
+//! `doctor` on a node of Citus. Here it is a PostgreSQL with the catalogs of the extension, as far
+//! as they are read. `scripts/citus` uses a real one.
 
 use advisory_runtime::lease::Table;
 use advisory_tests::Database;

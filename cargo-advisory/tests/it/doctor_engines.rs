@@ -126,7 +126,7 @@ async fn a_failure_of_doctor_names_the_engine() {
 
 /// Locks of both key spaces are tried, whatever the server calls itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_that_keep_nobody_out_are_a_problem() {
+async fn locks_that_exclude_nobody_are_a_problem() {
     for types in ["bigint", "int, int"] {
         let db = Database::create().await;
         for function in ["pg_try_advisory_lock", "pg_advisory_unlock"] {

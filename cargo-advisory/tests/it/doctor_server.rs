@@ -202,7 +202,7 @@ async fn sessions_that_are_not_recorded_are_not_called_fine() {
     for name in names {
         assert_eq!(level(&unknown, name), "unknown", "{unknown:#?}");
         let message = message(&unknown, name);
-        assert_has(&message, "is not known of 1 session with advisory locks");
+        assert_has(&message, "1 session with advisory locks may be idle");
         let set = "ALTER SYSTEM SET track_activities = on;";
         assert_eq!(fix(&unknown, name), [set, "SELECT pg_reload_conf();"]);
     }

@@ -3,7 +3,7 @@
 use crate::records::declared;
 use advisory_pattern::{Permits, Record};
 
-use crate::programs::{advisory, assert_has, assert_has_all, file, program_of, site};
+use crate::programs::{advisory, assert_has, assert_has_all, file, keyed, program_of, site};
 
 fn transfer(line: u32) -> Record {
     let keys = ["AccountLock { id: from }", "AccountLock { id: to }"];
@@ -23,13 +23,7 @@ fn dump(name: &str, sites: &[Record]) -> String {
 #[test]
 fn the_holder_of_a_declared_lock_is_listed_with_its_pattern() {
     let sites = [
-        site(
-            "bank",
-            "audit",
-            40,
-            &["z:<day>"],
-            &["pattern z:<day: date>"],
-        ),
+        keyed("bank", "audit", 40, "z:<day: date>"),
         transfer(20),
         Record {
             scope: "lease".into(),
@@ -72,13 +66,7 @@ fn a_name_that_two_locks_have_says_nothing() {
 fn moving_a_function_within_its_file_is_not_a_drift() {
     let sites = |first, second| {
         [
-            site(
-                "bank",
-                "audit",
-                first,
-                &["z:<day>"],
-                &["pattern z:<day: date>"],
-            ),
+            keyed("bank", "audit", first, "z:<day: date>"),
             transfer(second),
             declared("domain", "AccountLock", "account:<id: int>"),
         ]
@@ -108,7 +96,7 @@ fn both_formats_show_the_wait_and_the_permits_of_a_site() {
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(json["sites"][0]["poll"], "1s");
     assert_eq!(json["sites"][0]["permits"], 3);
-    for (permits, code, told) in [
+    for (permits, code, why) in [
         ("3", 0, ""),
         ("\"self.limit\"", 0, ""),
         (
@@ -123,7 +111,7 @@ fn both_formats_show_the_wait_and_the_permits_of_a_site() {
         let inventory = file("polled.json", text);
         let check = ["check", "--artifact", &program, "--against", &inventory];
         let checked = advisory(&check).exits(code);
-        assert_has(&checked.err, told);
+        assert_has(&checked.err, why);
     }
 }
 

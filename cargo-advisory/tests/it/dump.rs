@@ -99,9 +99,9 @@ fn a_file_that_cannot_be_written_stays_as_it_was() {
     let folder = scratch("a-full-disk");
     drop(fs::remove_dir_all(&folder));
     fs::create_dir_all(&folder).unwrap();
-    let (file, link) = (format!("{folder}/told.txt"), format!("{folder}/link"));
+    let (file, link) = (format!("{folder}/table.txt"), format!("{folder}/link"));
     fs::write(&file, "before").unwrap();
-    symlink("told.txt", &link).unwrap();
+    symlink("table.txt", &link).unwrap();
     let program = booking_service();
     let dump = |limit: &str, to: &str| {
         // The shell ignores the signal, so its limit becomes an error of the write.

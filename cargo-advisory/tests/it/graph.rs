@@ -3,24 +3,16 @@
 use advisory_pattern::order::{Edge, End};
 
 use crate::programs::{advisory, assert_has, assert_has_all, assert_lacks, file, run, scratch};
+use crate::records::end;
 
-fn end(lock: &str, place: &str) -> End {
-    End {
-        lock: lock.to_owned(),
-        is_lease: false,
-        is_shared: false,
-        place: place.to_owned(),
-    }
-}
-
-fn behind(gates: &[&str], held: End, asked: End) -> String {
+fn gated_line(gates: &[&str], held: End, asked: End) -> String {
     let gates = gates.iter().map(ToString::to_string).collect();
     let edge = Edge { held, asked, gates };
     edge.encode()
 }
 
 fn line(held: End, asked: End) -> String {
-    behind(&[], held, asked)
+    gated_line(&[], held, asked)
 }
 
 #[test]
@@ -102,7 +94,7 @@ fn contradicting_orders_are_red_and_shown_with_both_places() {
 #[test]
 fn a_lock_held_around_both_orders_rules_the_deadlock_out() {
     let [a, b] = ["a:<id>", "b:<id>"].map(|lock| move || end(lock, "src/a.rs:3"));
-    let gated = behind(&["import (7)"], a(), b()) + &behind(&["import (7)"], b(), a());
+    let gated = gated_line(&["import (7)"], a(), b()) + &gated_line(&["import (7)"], b(), a());
     let said = advisory(&["graph", "--from", &file("order-gated", &gated)]);
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
     assert_lacks(&said.out, "red");

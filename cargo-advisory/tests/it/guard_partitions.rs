@@ -40,7 +40,7 @@ fn lock(text: &str) -> String {
     format!("SELECT pg_advisory_xact_lock({key})")
 }
 
-/// Whether the statement is refused without the lock, and allowed with it.
+/// Returns `true` if the statement is refused without the lock. Checks that it is allowed with it.
 async fn needs_lock(conn: &mut AsyncPgConnection, lock: &str, sql: &str) -> bool {
     let without = conn.batch_execute(&format!("BEGIN;{sql};COMMIT")).await;
     conn.batch_execute("ROLLBACK").await.unwrap();
@@ -50,7 +50,7 @@ async fn needs_lock(conn: &mut AsyncPgConnection, lock: &str, sql: &str) -> bool
     without.is_err_and(|error| error.to_string().starts_with(REFUSED))
 }
 
-/// `check` of a program whose one lock guards the table.
+/// `check` of a program with one lock, which guards the table.
 async fn check(db: &Database, key: &str) -> Said {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -41,8 +41,8 @@ fn members<'v>(value: &'v Value, all: &mut BTreeSet<&'v str>) {
     }
 }
 
-/// Whether the members of the values and those in this section of the page, with the sections that
-/// it refers to, are the same.
+/// Checks that the values have the members in this section of the page and in the sections to which
+/// it refers.
 #[track_caller]
 pub(crate) fn agrees(heading: &str, refers_to: &[&str], values: &[Value]) {
     let (intro, _) = PAGE.split_once("\n## ").unwrap();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::live_view::locks;
-use crate::programs::{Said, hex, program_of, run, run_at, site, words};
+use crate::programs::{Said, hex, leased, program_of, run, run_at, words};
 
 async fn lease(db: &Database, line: &str) -> Said {
     run_at(db.url(), &words(&format!("lease {line}"))).await
@@ -45,15 +45,8 @@ async fn a_lease_that_is_not_renewed_is_overdue() {
     let program = program_of(
         "lease-overdue.rmeta",
         &[Record {
-            scope: "lease".to_owned(),
             ttl: Some("60s".to_owned()),
-            ..site(
-                "svc",
-                "hook",
-                7,
-                &["webhook:<id>"],
-                &["pattern webhook:<id: uint>"],
-            )
+            ..leased("hook", "webhook:<id: uint>")
         }],
     );
     let artifact = ["--artifact", &program];

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::programs::{Said, advisory, assert_has, assert_has_all, file, program_of, site};
 
-/// A lease whose key is a pattern, or a number.
+/// A lease with a pattern, or a number, as its key.
 fn lease(function: &str, line: u32, written: &str, key: &str) -> Record {
     Record {
         scope: "lease".to_owned(),

@@ -19,7 +19,8 @@ pub(crate) async fn locks_at(url: &str, words: &[&str]) -> Said {
     run_at(url, &[&["locks"], words].concat()).await
 }
 
-/// The same on a terminal of so many columns, which `script` makes; `None` without one.
+/// Runs it on a terminal with this number of columns, which `script` provides; `None` without
+/// `script`.
 pub(crate) async fn locks_on_terminal(db: &Database, columns: u32, words: &str) -> Option<String> {
     let command = env!("CARGO_BIN_EXE_cargo-advisory");
     let line = format!("stty cols {columns} rows 200; {command} locks {words}");
@@ -81,7 +82,7 @@ pub(crate) async fn waiter(
     (pid, waiting)
 }
 
-/// Numbers, times and runs of spaces differ, the rest does not.
+/// The text without numbers, times and runs of spaces, which differ.
 pub(crate) fn shape(text: &str) -> String {
     let mut shape = String::new();
     for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
@@ -116,7 +117,7 @@ pub(crate) fn screens(number: usize) -> Vec<&'static str> {
     parts
 }
 
-/// Whether the output has the screen, apart from numbers, times and names of users.
+/// Checks that the output has the screen, apart from numbers, times and names of users.
 #[track_caller]
 pub(crate) fn shows(number: usize, out: &str) {
     for part in screens(number) {

@@ -132,18 +132,3 @@ secretword=x | unknown option";
     }
     locks_at(&two, &[]).await.fine();
 }
-
-/// An unencoded `@`, `/`, `?` or space ends the password for the parser.
-#[test]
-fn no_message_has_a_part_of_the_password() {
-    for url in [
-        "postgres://me:se@cret/word@127.0.0.1:1/db",
-        "postgres://me:p@ss?secretword=x@h/db",
-        "password=my secretword=1",
-    ] {
-        let said = crate::programs::run(&["locks"], &[("DATABASE_URL", url)]).exits(2);
-        assert_eq!(said.out, "");
-        assert_lacks(&said.err, "cret");
-        assert_lacks(&said.err, "word=");
-    }
-}

@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::live_view::{does, holder, json, locks, locks_at};
-use crate::programs::{Said, assert_has, assert_starts, leased, program_of, run_at, site, url_as};
+use crate::programs::{Said, assert_has, assert_starts, keyed, leased, program_of, run_at, url_as};
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// A session-level lock whose session is older than two seconds, and runs this statement
+/// A session-level lock of a session that is older than two seconds and runs a statement
 /// repeatedly.
 struct Busy {
     pid: i32,
@@ -73,7 +73,7 @@ async fn a_session_level_lock_of_a_busy_session_is_not_called_young() {
         assert_eq!(holder["pid"], busy.pid);
         let at_most = holder["held_at_most_ms"].as_u64().unwrap();
         assert!(at_most >= 2_000, "{holder}");
-        // Locks whose age is certain are ended first.
+        // Every lock is certainly older than this.
         let said = locks(&db, &["--older-than", "0s"]).await;
         assert_eq!((said.code, &*said.err), (Some(1), ""), "{said:?}");
         locks(&db, &["--older-than", "1h"]).await.fine();
@@ -113,14 +113,17 @@ async fn a_lock_that_is_released_meanwhile_is_young() {
     );
 }
 
-/// It was prepared a moment ago, but can have begun long before that.
+/// It was prepared just now, but can have begun long before.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_of_a_prepared_transaction_is_not_called_young() {
     let db = Database::create().await;
     let prepare = "BEGIN; SELECT pg_advisory_xact_lock(5); PREPARE TRANSACTION 'age-1'";
     drop(holder(&db, "job", prepare).await);
     let said = locks(&db, &["--older-than", "1h"]).await;
-    assert_unknown(&said, "a prepared transaction does not tell when it began");
+    assert_unknown(
+        &said,
+        "the server does not record when a prepared transaction began",
+    );
     db.run("ROLLBACK PREPARED 'age-1'").await;
 }
 
@@ -172,19 +175,12 @@ async fn lease_the_report(db: &Database) {
     orphan(db.url(), &table, request).await;
 }
 
-/// A lease that is renewed in time is not old, however long it is held; neither is a key that is
-/// done.
+/// Neither a lease that is renewed in time is old, nor a key that is done.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_and_claims_that_nobody_ends_are_older() {
     let db = Database::create().await;
     lease_the_report(&db).await;
-    let leased = leased(
-        "svc",
-        "report",
-        7,
-        &["report:<month>"],
-        &["pattern report:<month: text>"],
-    );
+    let leased = leased("report", "report:<month: text>");
     let program = program_of("locks-age.rmeta", &[leased]);
     db.run("CREATE TABLE jobs (id int PRIMARY KEY, locked_until timestamptz, locked_by text)")
         .await;
@@ -236,8 +232,7 @@ async fn leases_and_claims_that_nobody_ends_are_older() {
     }
 }
 
-/// Without its ttl a lease is neither old nor young; one that was granted later than the bound is
-/// young.
+/// Without its ttl a lease is neither old nor young, unless it was granted within the bound.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_unknown_renewal_is_not_called_young() {
     let db = Database::create().await;
@@ -246,13 +241,7 @@ async fn a_lease_of_unknown_renewal_is_not_called_young() {
         kind: if scope == "none" { "struct" } else { "fn" }.to_owned(),
         scope: scope.to_owned(),
         ttl: ttl.map(str::to_owned),
-        ..site(
-            "svc",
-            "report",
-            7,
-            &["report:<month>"],
-            &["pattern report:<month: text>"],
-        )
+        ..keyed("svc", "report", 7, "report:<month: text>")
     };
     let with_ttl = "is not known if its ttl is an expression";
     let expression = program_of(
@@ -289,7 +278,7 @@ async fn a_lease_of_unknown_renewal_is_not_called_young() {
             .await;
         older("45s").await.fine();
     }
-    // A lock that is old is found all the same.
+    // An old lock is still found.
     db.run("UPDATE public.advisory_lease SET acquired_at = clock_timestamp() - interval '1 day'")
         .await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;

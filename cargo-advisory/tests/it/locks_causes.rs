@@ -231,13 +231,7 @@ async fn each_note_fits_the_terminal() {
          clock_timestamp() - interval '48 s', 'worker-3@a-service-with-a-long-name.eu-west-1#9f0c')",
     )
     .await;
-    let leased = leased(
-        "svc",
-        "hook",
-        7,
-        &["webhook:<tenant_id>:<delivery_id>"],
-        &["pattern webhook:<t: uint>:<d: uint>"],
-    );
+    let leased = leased("hook", "webhook:<tenant_id: uint>:<delivery_id: uint>");
     let program = program_of("causes-notes.rmeta", &[leased]);
     let call = "/*advisory:tenant:<tenant_id>:room:<room_id>:<date>*/;SELECT pg_catalog.pg_advisory_lock(-4814109257161839213)";
     let held = holder(&db, "web - 10.0.0.7:4711", call).await;

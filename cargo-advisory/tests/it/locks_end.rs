@@ -119,7 +119,7 @@ async fn a_role_without_the_right_learns_which_role_has_it() {
     let said = locks(&db, &words).await.exits(1);
     assert_has(&said.err, "Only a superuser may");
     job.batch_execute("SELECT 1").await.unwrap();
-    // A session whose role is not a superuser.
+    // A session of a role that is not a superuser.
     db.run(&format!("CREATE ROLE {role}_job LOGIN")).await;
     let job_url = url_as(&db, &format!("{role}_job"));
     let mut job = AsyncPgConnection::establish(&job_url).await.unwrap();

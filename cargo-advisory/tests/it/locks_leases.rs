@@ -6,7 +6,7 @@ use advisory_tests::Database;
 use advisory_tests::leases::orphan;
 
 use crate::live_view::{does, holder, json, locks};
-use crate::programs::{Said, assert_has, assert_starts, program_of, run_at, site};
+use crate::programs::{Said, assert_has, assert_starts, keyed, program_of, run_at};
 
 /// A database with the lease table.
 async fn database() -> Database {
@@ -93,10 +93,9 @@ async fn a_lease_that_never_expires_is_shown_with_the_others() {
     assert!(second["acquired_at_ms"].is_number());
 }
 
-/// Adds keys whose work is done: of the pattern `send:<id>`, each of which expires before the
-/// others.
 const MANY: i64 = 100_000;
 
+/// Adds keys that are done, with the pattern `send:<id>`. They expire in the order of their ids.
 async fn add_many(db: &Database) {
     db.run(&format!(
         "INSERT INTO public.advisory_lease (key_hash, token, grant_id, pattern, holder, is_kept, acquired_at, expires_at) \
@@ -157,13 +156,7 @@ async fn a_filter_finds_one_lease_in_a_large_table() {
     let site = Record {
         name: Some("Dispatch".to_owned()),
         scope: "lease".to_owned(),
-        ..site(
-            "mail",
-            "send",
-            7,
-            &["send:<id>"],
-            &["pattern send:<id: uint>"],
-        )
+        ..keyed("mail", "send", 7, "send:<id: uint>")
     };
     let program = program_of("locks-leases.rmeta", &[site]);
     let words = ["--artifact", &program, "--filter", "dispatch: SEND"];

@@ -62,7 +62,7 @@ async fn a_thousand_locks_are_counted_sorted_by_waits_and_filtered() {
     assert_has(&rows[1], &format!(" {first} "));
     assert_starts(&rows[2], "1000001 ");
     assert_has(&rows[3], &format!(" {second} "));
-    // What the session holds besides is one line.
+    // The other locks of the session are one line.
     assert_starts(&rows[4], "998 locks without a name ");
     let said = locks(&db, &[]).await.out;
     assert!(said.lines().count() < 20, "{said}");

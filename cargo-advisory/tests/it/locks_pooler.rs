@@ -50,7 +50,7 @@ async fn a_pooled_session_is_not_shown_as_the_command() {
     for settings in [
         "pool_mode = transaction",
         "pool_mode = transaction\napplication_name_add_host = 1",
-        // The session does not say whose it is.
+        // The session does not name its client.
         "pool_mode = transaction\nignore_startup_parameters = application_name",
     ] {
         let db = Database::create().await;
@@ -205,7 +205,7 @@ async fn a_poolers_waiter_is_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranded_lock_is_a_finding_whose_command_frees_it() {
+async fn a_stranded_lock_is_found_and_the_shown_command_frees_it() {
     let db = Database::create().await;
     let bouncer = pooler!(&db, "pool_mode = transaction");
     let pooled = bouncer.url(&db);

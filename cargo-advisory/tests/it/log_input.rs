@@ -17,7 +17,7 @@ async fn waits_that_add_up_to_more_than_time_are_summed_up() {
     assert_has(&said.out, "\n42    3 ");
 }
 
-/// Piped input gives the same result as a file. Input that is not a log is reported.
+/// Piped input is reported like a file. Input that is not a log is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standard_input_is_a_log_and_a_program_is_not() {
     let text = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 still waiting for ShareLock on advisory lock [5,0,42,1] after 1003.570 ms\n\
@@ -49,7 +49,7 @@ async fn the_standard_input_is_a_log_and_a_program_is_not() {
     assert_has(&quiet.out, "`log_lock_waits`");
 }
 
-/// A record of csvlog, whose statement has two lines.
+/// A record of csvlog with a statement of two lines.
 fn csv(pid: u32, message: &str, statement: &str) -> String {
     let ends = ",,,,,,,,0";
     format!(

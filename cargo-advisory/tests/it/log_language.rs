@@ -1,4 +1,4 @@
-//! A log in another language than English says so, instead of nothing.
+//! A log in another language than English is reported as such.
 
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -30,7 +30,7 @@ async fn a_log_in_another_language_says_so() {
             assert_has(&said.err, "ALTER SYSTEM SET lc_messages = 'C'");
         }
     }
-    // What is in English is read; the first line says that it is not all.
+    // Messages in English are read. The first line says that there are others.
     let english = format!(
         "{prefix}LOG:  process 18366 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n"
     );

@@ -40,7 +40,7 @@ pub(crate) fn advisory(words: &[&str]) -> Said {
     run(words, &[])
 }
 
-/// The same with variables in its environment.
+/// Like [`advisory`], with variables in the environment.
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Said {
     let _reads = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
     said(words, variables, &fixtures())
@@ -57,12 +57,12 @@ pub(crate) async fn run_at(url: &str, words: &[&str]) -> Said {
     spawn_blocking(running).await.unwrap()
 }
 
-/// The same in another folder, with artifacts that no other test rebuilds.
+/// Like [`advisory`], in another folder with artifacts that no other test rebuilds.
 pub(crate) fn advisory_in(folder: &Path, words: &[&str]) -> Said {
     said(words, &[], folder)
 }
 
-/// The same if it rebuilds a part of the workspace.
+/// Like [`advisory`], for a command that rebuilds a part of the workspace.
 pub(crate) fn run_alone(words: &[&str]) -> Said {
     let _replaces = BUILDS.write().unwrap_or_else(PoisonError::into_inner);
     said(words, &[], &fixtures())
@@ -99,7 +99,7 @@ pub(crate) fn booking_service() -> String {
     program("booking-service")
 }
 
-/// A program whose two libraries can collide.
+/// A program with two libraries that can collide.
 pub(crate) fn shop() -> String {
     built();
     program("shop")
@@ -186,17 +186,22 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     digits.concat()
 }
 
+/// A lock site with one key, a pattern in canonical form. It is written without the shapes.
+pub(crate) fn keyed(krate: &str, function: &str, line: u32, pattern: &str) -> Record {
+    let mut written = String::new();
+    for part in pattern.split_inclusive('>') {
+        let (name, shape) = part.split_once(": ").unwrap_or((part, ""));
+        written = written + name + if shape.is_empty() { "" } else { ">" };
+    }
+    let key = format!("pattern {pattern}");
+    site(krate, function, line, &[&written], &[&key])
+}
+
 /// A lease with this key.
-pub(crate) fn leased(
-    krate: &str,
-    function: &str,
-    line: u32,
-    written: &[&str],
-    keys: &[&str],
-) -> Record {
+pub(crate) fn leased(function: &str, pattern: &str) -> Record {
     Record {
         scope: "lease".into(),
-        ..site(krate, function, line, written, keys)
+        ..keyed("svc", function, 7, pattern)
     }
 }
 
@@ -216,12 +221,12 @@ fn target() -> PathBuf {
     tmp.parent().unwrap().to_owned()
 }
 
-/// The words of a command line without spaces in them.
+/// The words of a command line. None of them contains a space.
 pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
 
-/// The lines of a table of cases, each with so many cells.
+/// The lines of a table of cases, split into their cells.
 pub(crate) fn cases<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
     let cells =
         |line| <Vec<&str> as TryInto<[&str; N]>>::try_into(str::split(line, " | ").collect());

@@ -2,7 +2,7 @@
 
 use crate::programs::site;
 use advisory_pattern::Record;
-use advisory_pattern::order::End;
+use advisory_pattern::order::{Edge, End};
 
 pub(crate) fn end(lock: &str, place: &str) -> End {
     End {
@@ -11,6 +11,16 @@ pub(crate) fn end(lock: &str, place: &str) -> End {
         is_shared: false,
         place: place.to_owned(),
     }
+}
+
+/// A line of the record of the order of locks.
+pub(crate) fn edge(held: &str, asked: &str) -> String {
+    let edge = Edge {
+        held: end(held, "a.rs:1"),
+        asked: end(asked, "b.rs:2"),
+        gates: Vec::new(),
+    };
+    edge.encode()
 }
 
 pub(crate) fn declared(krate: &str, name: &str, pattern: &str) -> Record {

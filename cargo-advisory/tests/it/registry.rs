@@ -78,7 +78,7 @@ fn a_site_is_missing_on_either_side() {
     );
 }
 
-/// Methods of two types with the same path.
+/// Methods of two types have one path.
 #[test]
 fn one_of_two_equal_sites_is_missing_on_either_side() {
     let book = |line| Record {

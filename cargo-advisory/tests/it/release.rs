@@ -124,7 +124,7 @@ fn changed(said: &Said, identity: &str, was: &str, is: &str) {
     assert_has(&said.out, "error: 1 finding;");
 }
 
-/// Without a name, nothing but its place in the program connects the two.
+/// Without a name, only its place in the program connects the two.
 #[test]
 fn a_function_that_is_renamed_together_with_its_key_is_found() {
     let old = [
@@ -297,10 +297,10 @@ fn values_that_changed_places_in_with_are_found() {
     becomes(with("a.id", "b.id"), with("x.id", "y.id"), 0);
 }
 
-/// The first can be any of the others under other names, and the second the third; the third cannot
-/// be the first.
+/// The first can be each of the others under other names, and the second can be the third. The
+/// third cannot be the first.
 #[test]
-fn methods_of_one_path_are_told_apart_by_their_values() {
+fn methods_of_one_path_are_distinguished_by_their_values() {
     let [one, other, swapped] = [
         "<a: int>:<b: int>",
         "<c: int>:<d: int>",
@@ -362,7 +362,7 @@ fn one_key_of_several_that_is_dropped_is_found() {
 }
 
 #[test]
-fn what_decides_the_number_or_who_shares_it_is_compared() {
+fn everything_that_decides_the_number_or_who_shares_it_is_compared() {
     let book = || function("book", "slot:<id: text>");
     let with = |change: &dyn Fn(&mut Record)| {
         let mut record = book();

@@ -1,12 +1,11 @@
 //! One page with all locks: whole, closed, and without anything that it would have to load.
 
-use crate::records::end;
-use advisory_pattern::order::Edge;
+use crate::records::edge;
 use advisory_pattern::{ClaimRecord, Record};
 
 use crate::programs::{
     advisory, assert_has, assert_has_all, assert_lacks, assert_lacks_all, booking_service, file,
-    inventory, program_of, scratch, shop, site,
+    inventory, keyed, program_of, scratch, shop,
 };
 
 /// The page, which is balanced and loads nothing.
@@ -52,14 +51,6 @@ fn page(words: &[&str]) -> String {
 
 #[test]
 fn a_page_has_the_locks_their_order_and_the_changes() {
-    let edge = |held: &str, asked: &str| {
-        let edge = Edge {
-            held: end(held, "a.rs:1"),
-            asked: end(asked, "b.rs:2"),
-            gates: Vec::new(),
-        };
-        edge.encode()
-    };
     let order = edge("payout:<month>", "account:<id>")
         + &edge("account:<id>", "voucher:<code>")
         + &edge("voucher:<code>", "account:<id>");
@@ -117,13 +108,7 @@ fn a_page_shows_collisions_and_says_what_is_missing() {
 #[test]
 fn a_lock_of_two_components_is_one_card_with_all_its_values() {
     let site_of = |component: &str, function: &str, ttl: &str, mode: &str| {
-        let mut site = site(
-            "svc",
-            function,
-            7,
-            &["hook:<id>"],
-            &["pattern hook:<id: uint>"],
-        );
+        let mut site = keyed("svc", function, 7, "hook:<id: uint>");
         site.component = Some(component.to_owned());
         site.scope = if ttl.is_empty() { "xact" } else { "lease" }.to_owned();
         site.ttl = Some(ttl.to_owned()).filter(|ttl| !ttl.is_empty());
@@ -178,13 +163,7 @@ fn a_lock_of_two_components_is_one_card_with_all_its_values() {
 
 #[test]
 fn nothing_that_a_program_says_is_markup() {
-    let mut site = site(
-        "svc",
-        "hook",
-        7,
-        &["<script>:x"],
-        &["pattern <script: text>:x"],
-    );
+    let mut site = keyed("svc", "hook", 7, "<script: text>:x");
     site.purpose = Some("</style><script>alert(1)</script>".to_owned());
     site.component = Some("\"><img src=x>".to_owned());
     let program = program_of("report.rmeta", &[site]);

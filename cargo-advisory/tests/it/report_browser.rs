@@ -5,11 +5,10 @@
 
 use std::process::Command;
 
-use advisory_pattern::order::Edge;
 use advisory_tests::left_out;
 
 use crate::programs::{advisory, booking_service, file, inventory, scratch};
-use crate::records::end;
+use crate::records::edge;
 
 /// Measures the page, and writes what is wrong into its title.
 const MEASURE: &str = r#"<script>
@@ -26,7 +25,7 @@ const contrast = (one, other) => {
   const [low, high] = [light(one), light(other)].sort((a, b) => a - b);
   return (high + 0.05) / (low + 0.05);
 };
-const behind = (element) => {
+const background = (element) => {
   for (let at = element; at; at = at.parentElement) {
     const found = color(getComputedStyle(at).backgroundColor);
     if (found.length < 4 || found[3] > 0) return found;
@@ -34,7 +33,7 @@ const behind = (element) => {
   return [255, 255, 255];
 };
 for (const element of document.querySelectorAll("h1,h2,h3,p,a,small,dt,dd,li,code,footer")) {
-  const found = contrast(color(getComputedStyle(element).color), behind(element));
+  const found = contrast(color(getComputedStyle(element).color), background(element));
   if (found < 4.5) problems.push(`${element.tagName} ${element.className}: contrast ${found.toFixed(1)}`);
 }
 for (const text of document.querySelectorAll("svg text")) {
@@ -42,7 +41,7 @@ for (const text of document.querySelectorAll("svg text")) {
   if (found < 4.5) problems.push(`box: contrast ${found.toFixed(1)}`);
 }
 for (const path of document.querySelectorAll("svg path.red, svg path.arrow")) {
-  const found = contrast(color(getComputedStyle(path).stroke), behind(path.closest("div")));
+  const found = contrast(color(getComputedStyle(path).stroke), background(path.closest("div")));
   if (found < 3) problems.push(`${path.className.baseVal}: contrast ${found.toFixed(1)}`);
 }
 for (const drawing of document.querySelectorAll("svg")) {
@@ -110,14 +109,6 @@ fn measured(browser: &str, name: &str, page: &str, size: &str) -> String {
 fn the_page_can_be_read_in_a_browser() {
     let Some(browser) = browser() else {
         return left_out("the page in a browser", "there is no Chromium");
-    };
-    let edge = |held: &str, asked: &str| {
-        let edge = Edge {
-            held: end(held, "a.rs:1"),
-            asked: end(asked, "b.rs:2"),
-            gates: Vec::new(),
-        };
-        edge.encode()
     };
     let names = [
         "account:<id>",

@@ -149,7 +149,7 @@ async fn every_query_does_what_the_page_says() {
 async fn the_recipes_mislead_as_the_page_says() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
-    // A number that is a hash, a small one, and the pair with the same bits.
+    // A number that is a hash, a small one, and the pair with the bits of the small one.
     let hash = -1_839_462_713_i64;
     let sql =
         format!("SELECT pg_advisory_lock({hash}), pg_advisory_lock(42), pg_advisory_lock(0, 42)");
@@ -170,7 +170,7 @@ async fn the_recipes_mislead_as_the_page_says() {
         "two locks, one look"
     );
     assert_eq!(count("relation IS NOT NULL").await, 0);
-    // A transaction-level lock is found by it as well.
+    // It also finds a transaction-level lock.
     does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(43)").await;
     assert_eq!(count("classid = 0 AND objid = 43").await, 1);
 

@@ -167,13 +167,7 @@ async fn a_dead_holders_lease_looks_as_on_the_page() {
     orphan(db.url(), &table, request).await;
     db.run("UPDATE public.advisory_lease SET expires_at = clock_timestamp() + interval '12 s'")
         .await;
-    let leased = leased(
-        "svc",
-        "hook",
-        7,
-        &["webhook:<id>"],
-        &["pattern webhook:<id: uint>"],
-    );
+    let leased = leased("hook", "webhook:<id: uint>");
     let program = program_of("situations.rmeta", &[leased]);
     shows(10, &locks(&db, &["--artifact", &program]).await.out);
 }

@@ -1,4 +1,4 @@
-//! A server, or a pooler in front of one, that answers what `find` asks as a test says.
+//! A server, or a pooler in front of one, that gives the answers of a test to `find`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -15,17 +15,17 @@ use crate::database::block_on;
 pub(super) struct Server {
     /// The maximum number of connections that it accepts.
     pub(super) connections: usize,
-    /// The process ids that the server tells them at their start.
-    pub(super) told: [i32; 3],
-    /// The processes that serve them, and those that do while the last one has a transaction open.
+    /// The process ids that they get at their start.
+    pub(super) startup_pids: [i32; 3],
+    /// The processes that serve them before and after the last one begins a transaction.
     pub(super) pids: [i32; 3],
     pub(super) in_transaction: [i32; 3],
     /// True if their processes are older than the first of them.
     pub(super) is_older: bool,
-    /// Why it refuses a transaction, if it does.
+    /// The error of `BEGIN`; empty if it is accepted.
     pub(super) refusal: &'static str,
-    /// The answers to the second and the third connection: whether they get a lock, and whether it
-    /// is theirs to release.
+    /// The answers to the second and the third connection when they try to acquire a lock, and to
+    /// either when it releases one.
     pub(super) locked: [bool; 2],
     pub(super) is_released: bool,
 }
@@ -35,7 +35,7 @@ impl Default for Server {
     fn default() -> Self {
         Self {
             connections: 3,
-            told: [11, 12, 13],
+            startup_pids: [11, 12, 13],
             pids: [11, 12, 13],
             in_transaction: [11, 12, 13],
             is_older: false,
@@ -47,7 +47,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// The finding, the processes that served it, and the queries with their connections.
+    /// The result, the server processes, and the queries with their connections.
     pub(super) fn find(&self) -> (Pooler, BTreeSet<i32>, Vec<(usize, String)>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -83,7 +83,7 @@ impl Server {
         queries: &Mutex<Vec<(usize, String)>>,
     ) -> io::Result<()> {
         packet(&mut socket)?;
-        let key = [self.told[at].to_be_bytes(), [0; 4]].concat();
+        let key = [self.startup_pids[at].to_be_bytes(), [0; 4]].concat();
         let mut answer = [message(b'R', &[0; 4]), message(b'K', &key)].concat();
         loop {
             answer.extend(message(b'Z', b"I"));
