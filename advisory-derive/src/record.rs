@@ -3,9 +3,9 @@
 use crate::args::SiteArgs;
 use crate::args::duration::Duration;
 use crate::site_facts::SiteFacts;
+use crate::tokens::hygienic;
 use advisory_pattern::{MODULE_PATH, Permits, Record, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
-use quote::quote_spanned;
 use syn::LitStr;
 
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
@@ -32,7 +32,6 @@ pub(crate) fn time(time: Option<&Duration>) -> Option<String> {
 }
 
 pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
-    let here = Span::mixed_site();
     let (file, line) = place(site.span());
     let slim = cfg!(feature = "slim-inventory");
     let (written, keys) = site
@@ -80,7 +79,7 @@ pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
     // Only the compiler knows the module that contains the item.
     let (before, after) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
     let rest = Literal::usize_unsuffixed(before.len() + after.len());
-    quote_spanned!(here=> #krate::__private::record!(#rest #before #after);)
+    hygienic!(#krate::__private::record!(#rest #before #after);)
 }
 
 /// The first line of the doc comment among a function's or a type's attributes.
