@@ -7,7 +7,7 @@ use crate::errors::Errors;
 use crate::site_facts::StaticKey;
 use crate::tokens::hygienic;
 use advisory_pattern::{
-    Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape, pair_text,
+    Derivation, Filter, LockedKey, Part, Pattern, Placeholder, Shape, pair_text,
 };
 use names::Names;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -172,9 +172,10 @@ impl KeyPattern {
         if self.is_separated(names) {
             return;
         }
-        let language = self.language(names);
+        let pattern = &self.pattern;
+        let language = pattern.language(|placeholder| names.shape(placeholder));
         if let Some(reason) = ambiguity.how_to_accept()
-            && let Some(ambiguity) = advisory_pattern::ambiguity(&self.pattern, &language)
+            && let Some(ambiguity) = advisory_pattern::ambiguity(pattern, &language)
         {
             let help = &ambiguity.help;
             errors.at(
@@ -228,11 +229,6 @@ impl KeyPattern {
                 .filter_map(|placeholder| names.guess(placeholder))
                 .collect(),
         }
-    }
-
-    fn language(&self, names: &Names<'_>) -> Language {
-        self.pattern
-            .language(|placeholder| names.shape(placeholder))
     }
 
     /// Statements that write the rendered text into the local `key`. With `this`, placeholders are

@@ -12,7 +12,7 @@ use crate::key_pattern::{Ambiguity, KeyPattern, check_with, writer};
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
 use crate::tokens::{first_span, hygienic, is_punct, is_word};
-use advisory_pattern::Permits;
+use advisory_pattern::{Permits, Record};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Data, Fields, LitStr};
@@ -222,11 +222,12 @@ impl PatternAndArgs {
             collisions::check(&facts, &self.args, &Permits::ONE, errors);
         }
         let text = |reason: &Option<LitStr>| reason.as_ref().map(LitStr::value);
-        let own = record::Own {
+        let own = Record {
+            mode: "exclusive".to_owned(),
             guards: self.own.guards.clone().unwrap_or_default(),
             allow_ambiguous: text(&self.own.allow_ambiguous),
             allow_redundant: text(&self.own.allow_redundant),
-            ..record::Own::default()
+            ..Record::default()
         };
         record::emit(facts, own, &self.args)
     }
