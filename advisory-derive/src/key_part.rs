@@ -20,7 +20,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         Some(list) => {
             let known = Known::only(&["crate"]);
             SiteArgs::parse(list.tokens.clone(), known, errors, |argument| {
-                argument.not_implemented()
+                argument.not_implemented();
             })
             .runtime()
         }

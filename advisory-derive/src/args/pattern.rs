@@ -31,7 +31,7 @@ pub(crate) struct PatternArgs {
 pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, PatternArgs) {
     let mut pattern = PatternArgs::default();
     let site = SiteArgs::parse(tokens, Known::only(&KNOWN), errors, |argument| {
-        pattern.read(argument)
+        pattern.read(argument);
     });
     site.refuse_redundant_without_guards(errors);
     (site, pattern)
