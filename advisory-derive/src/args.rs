@@ -13,12 +13,12 @@ pub(crate) mod value;
 use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::tokens::{is_punct, split_at_commas};
-use argument::{Known, name_of, set, value_of};
+use argument::{Argument, Known, name_of, value_of};
 use key::with;
 use proc_macro2::{Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::LitStr;
-use value::{label, overlap, string};
+use value::{expression, label, overlap, string};
 
 /// The arguments of every macro that has a key. `None` is "not given".
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl SiteArgs {
     /// Without a table there is nothing that the lock could be redundant to.
     fn refuse_redundant_without_guards(&self, errors: &mut Errors) {
         if !self.has("guards") {
-            let message = "`allow_redundant` is about the tables of `guards`: name them there, or leave it out";
+            let message = "`allow_redundant` has no effect without `guards`: name the tables there, or leave `allow_redundant` out";
             self.refuse(&[("allow_redundant", message)], errors);
         }
     }
@@ -84,7 +84,7 @@ impl SiteArgs {
         tokens: TokenStream,
         known: Known<'_>,
         errors: &mut Errors,
-        mut read: impl FnMut(&Ident, TokenStream, &mut Errors),
+        mut read: impl FnMut(Argument<'_>),
     ) -> Self {
         let mut args = Self::default();
         let arguments = separate(tokens, known, errors);
@@ -122,14 +122,31 @@ impl SiteArgs {
                 continue;
             };
             match name.to_string().as_str() {
-                "with" => set(&mut args.with, &name, with(equals, &name, errors), errors),
+                "with" => {
+                    let value = equals.into_iter().collect();
+                    let name = &name;
+                    let with_values = Argument {
+                        name,
+                        value,
+                        errors,
+                    };
+                    with_values.set(&mut args.with, with);
+                }
                 "allow_overlap" => {
                     let overlap = overlap(equals.as_ref(), &name, errors);
                     args.allow_overlap.extend(overlap);
                 }
                 _ => {
                     if let Some(value) = value_of(&name, equals.as_ref(), value, errors) {
-                        args.read(&name, value, errors, &mut read);
+                        let name = &name;
+                        args.read(
+                            Argument {
+                                name,
+                                value,
+                                errors,
+                            },
+                            &mut read,
+                        );
                     }
                 }
             }
@@ -137,21 +154,12 @@ impl SiteArgs {
         args
     }
 
-    fn read(
-        &mut self,
-        name: &Ident,
-        value: TokenStream,
-        errors: &mut Errors,
-        read: &mut impl FnMut(&Ident, TokenStream, &mut Errors),
-    ) {
-        match name.to_string().as_str() {
-            "name" => set(&mut self.name, name, label(value, name, errors), errors),
-            "component" => {
-                let component = string(value, name, errors);
-                set(&mut self.component, name, component, errors);
-            }
-            "crate" => set(&mut self.krate, name, Some(value), errors),
-            _ => read(name, value, errors),
+    fn read(&mut self, argument: Argument<'_>, read: &mut impl FnMut(Argument<'_>)) {
+        match argument.name.to_string().as_str() {
+            "name" => argument.set(&mut self.name, label),
+            "component" => argument.set(&mut self.component, string),
+            "crate" => argument.set(&mut self.krate, expression),
+            _ => read(argument),
         }
     }
 }

@@ -4,11 +4,10 @@ pub(crate) mod args;
 mod record;
 mod row;
 
-use crate::args::duration::Duration;
 use crate::args::runtime;
 use crate::derive_input;
 use crate::errors::Errors;
-use crate::tokens::{first_span, span_of};
+use crate::tokens::{first_span, hygienic, span_of};
 use args::{MaybeColumn, Order};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -27,10 +26,9 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
 /// The columns that the table has under their default names. A name in the inner block hides that
 /// of the outer block, where every default name means an absent column.
 fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
     let (name, table) = (&row.input.ident, &row.table);
     let (generics, arguments, bounds) = row.input.generics.split_for_impl();
-    quote_spanned!(here=>
+    hygienic!(
         const _: () = {
             use #private::claim::absent::*;
             const _: () = {
@@ -49,14 +47,14 @@ fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
 
 fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let claim = quote_spanned!(here=> #private::claim);
+    let claim = hygienic!(#private::claim);
     let (name, table, args) = (&row.input.ident, &row.table, &row.args);
     // The compiler reports a column that the table lacks at the table's name.
     let at = span_of(table.clone().into_iter().last().as_ref());
     let given = |column: &Option<Ident>| Some(path(table, column.as_ref()?));
     let column = |given: Option<TokenStream>, of: &str| {
         let of = Ident::new(of, here);
-        given.unwrap_or_else(|| quote_spanned!(here=> #claim::#of<Self, #table::table>))
+        given.unwrap_or_else(|| hygienic!(#claim::#of<Self, #table::table>))
     };
     let locked_until = column(given(&args.locked_until), "ExpiryOf");
     let locked_by = column(given(&args.locked_by), "HolderOf");
@@ -69,18 +67,17 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let by = checked(given(&args.locked_by), "LockedBy");
     let maybe = |given: &Option<MaybeColumn>, found: &str| match given {
         Some(MaybeColumn::Column(column)) => path(table, column),
-        Some(MaybeColumn::None) => quote_spanned!(here=> #claim::Absent),
-        Some(MaybeColumn::Delete) => quote_spanned!(here=> #claim::Deleted),
+        Some(MaybeColumn::None) => hygienic!(#claim::Absent),
+        Some(MaybeColumn::Delete) => hygienic!(#claim::Deleted),
         None => {
             let found = Ident::new(found, here);
-            quote_spanned!(here=> <Self as #claim::Found>::#found)
+            hygienic!(<Self as #claim::Found>::#found)
         }
     };
     let completed_at = maybe(&args.completed_at, "CompletedAt");
     let failed_at = maybe(&args.failed_at, "FailedAt");
     let error_message = maybe(&args.error_message, "ErrorMessage");
-    let queue = Queue::of(row, private, &maybe(&args.failed_at, "FailedAt"));
-    let (queue_columns, queue_consts, last) = (queue.columns, queue.consts, queue.check);
+    let (queue_columns, queue_consts, last) = queue(row, private, &failed_at);
     let columns = row.key.iter().map(|(column, _)| path(table, column));
     let types = row.key.iter().map(|(_, field)| &field.ty);
     let members = row.key.iter().map(|(_, field)| &field.ident);
@@ -90,34 +87,34 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let (key, value, values) = if row.key.len() == 1 {
         (
             quote_spanned!(at_key=> #(#claim::One<#columns>)*),
-            quote_spanned!(here=> #(&'a #types)*),
-            quote_spanned!(here=> #(&self.#members)*),
+            hygienic!(#(&'a #types)*),
+            hygienic!(#(&self.#members)*),
         )
     } else {
         (
             quote_spanned!(at_key=> (#(#columns,)*)),
-            quote_spanned!(here=> (#(&'a #types,)*)),
-            quote_spanned!(here=> (#(&self.#members,)*)),
+            hygienic!((#(&'a #types,)*)),
+            hygienic!((#(&self.#members,)*)),
         )
     };
     let order = args.order.iter().flatten();
     let order = order.map(|order| order_step(order, table, &claim));
-    let time = |name: &str, time: &Option<Duration>| {
-        let name = Ident::new(name, here);
-        let time = time.as_ref()?.expression(private);
-        Some(quote_spanned!(here=> const #name: #private::core::time::Duration = #time;))
-    };
-    let ttl = time("TTL", &args.ttl);
+    let ttl = args.ttl.as_ref().map(|ttl| {
+        let time = ttl.expression(private);
+        hygienic!(const TTL: #private::core::time::Duration = #time;)
+    });
     let renew = args.renew.as_ref().map(|renew| {
         let time = renew.expression(private);
-        quote_spanned!(here=> const RENEW: #private::core::time::Duration = {
-            let renew: #private::core::time::Duration = #time;
-            #private::core::assert!(renew.as_millis() >= 10, "`renew` must be at least 10 ms");
-            renew
-        };)
+        hygienic!(
+            const RENEW: #private::core::time::Duration = {
+                let renew: #private::core::time::Duration = #time;
+                #private::core::assert!(renew.as_millis() >= 10, "`renew` must be at least 10 ms");
+                renew
+            };
+        )
     });
     let (generics, arguments, bounds) = row.input.generics.split_for_impl();
-    quote_spanned!(here=>
+    hygienic!(
         #[automatically_derived]
         impl #generics #claim::Claim for #name #arguments #bounds {
             type Table = #table::table;
@@ -149,72 +146,67 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     )
 }
 
-struct Queue {
-    columns: TokenStream,
-    consts: TokenStream,
-    /// Refuses a last attempt that cannot fail.
-    check: Option<TokenStream>,
-}
-
-impl Queue {
-    fn of(row: &Row<'_>, private: &TokenStream, failed_at: &TokenStream) -> Self {
-        let here = Span::mixed_site();
-        let claim = quote_spanned!(here=> #private::claim);
-        let args = &row.args;
-        let column = |given: &Option<Ident>| {
-            given.as_ref().map_or_else(
-                || quote_spanned!(here=> #claim::Absent),
-                |column| path(&row.table, column),
-            )
-        };
-        let (run_at, attempts) = (column(&args.run_at), column(&args.attempts));
-        let option = quote_spanned!(here=> #private::core::option::Option);
-        let max_column = args.max_attempts.as_ref().and_then(args::column_of);
-        let most = args.max_attempts.as_ref().filter(|_| max_column.is_none());
-        let most = most.map(
-            |most| quote_spanned!(here=> const MAX_ATTEMPTS: #option<u32> = #option::Some(#most);),
-        );
-        let max_attempts = column(&max_column);
-        let table = &row.table;
-        let sets = |name: &str, changes: &Option<TokenStream>| {
-            let (changes, name) = (changes.as_ref()?, Ident::new(name, here));
-            Some(quote_spanned!(here=>
-                fn #name() -> impl #claim::QueryFragment<#claim::Pg>
-                    + #private::core::marker::Send + #private::core::marker::Sync + 'static
-                {
-                    #[allow(unused_imports)]
-                    use #claim::ExpressionMethods as _;
-                    #[allow(unused_imports)]
-                    use #table::columns::*;
-                    #claim::changes::<Self, _>((#changes))
-                }
-            ))
-        };
-        let completed = sets("completed", &args.completed);
-        let failed = sets("failed", &args.failed);
-        let check = args.max_attempts.as_ref().map(|most| {
-            let at = first_span(most).resolved_at(here);
-            quote_spanned!(at=> #claim::check_last_attempt::<#failed_at>();)
-        });
-        let limit = args.limit.as_ref().map(|limit| {
-            quote_spanned!(here=> const LIMIT: u32 = {
+/// The columns of a queue of jobs, its constants, and a check that refuses a last attempt without a
+/// `failed_at`.
+fn queue(
+    row: &Row<'_>,
+    private: &TokenStream,
+    failed_at: &TokenStream,
+) -> (TokenStream, TokenStream, Option<TokenStream>) {
+    let here = Span::mixed_site();
+    let claim = hygienic!(#private::claim);
+    let args = &row.args;
+    let column = |given: &Option<Ident>| {
+        given.as_ref().map_or_else(
+            || hygienic!(#claim::Absent),
+            |column| path(&row.table, column),
+        )
+    };
+    let (run_at, attempts) = (column(&args.run_at), column(&args.attempts));
+    let option = hygienic!(#private::core::option::Option);
+    let max_column = args.max_attempts.as_ref().and_then(args::column_of);
+    let most = args.max_attempts.as_ref().filter(|_| max_column.is_none());
+    let most = most.map(|most| hygienic!(const MAX_ATTEMPTS: #option<u32> = #option::Some(#most);));
+    let max_attempts = column(&max_column);
+    let table = &row.table;
+    let sets = |name: &str, changes: &Option<TokenStream>| {
+        let (changes, name) = (changes.as_ref()?, Ident::new(name, here));
+        Some(hygienic!(
+            fn #name() -> impl #claim::QueryFragment<#claim::Pg>
+                + #private::core::marker::Send + #private::core::marker::Sync + 'static
+            {
+                #[allow(unused_imports)]
+                use #claim::ExpressionMethods as _;
+                #[allow(unused_imports)]
+                use #table::columns::*;
+                #claim::changes::<Self, _>((#changes))
+            }
+        ))
+    };
+    let completed = sets("completed", &args.completed);
+    let failed = sets("failed", &args.failed);
+    let check = args.max_attempts.as_ref().map(|most| {
+        let at = first_span(most).resolved_at(here);
+        quote_spanned!(at=> #claim::check_last_attempt::<#failed_at>();)
+    });
+    let limit = args.limit.as_ref().map(|limit| {
+        hygienic!(
+            const LIMIT: u32 = {
                 let limit: u32 = #limit;
                 #private::core::assert!(limit > 0, "`limit` takes a number of at least one");
                 limit
-            };)
-        });
-        let per = column(&args.per);
-        let backoff = args.backoff.as_ref().map(|[first, longest]| {
-            let (first, longest) = (first.expression(private), longest.expression(private));
-            let time = quote_spanned!(here=> #private::core::time::Duration);
-            quote_spanned!(here=> const BACKOFF: [#time; 2] = [#first, #longest];)
-        });
-        Self {
-            columns: quote_spanned!(here=> type RunAt = #run_at; type Attempts = #attempts; type MaxAttempts = #max_attempts; type Per = #per;),
-            consts: quote_spanned!(here=> #most #backoff #limit #completed #failed),
-            check,
-        }
-    }
+            };
+        )
+    });
+    let per = column(&args.per);
+    let backoff = args.backoff.as_ref().map(|[first, longest]| {
+        let (first, longest) = (first.expression(private), longest.expression(private));
+        let time = hygienic!(#private::core::time::Duration);
+        hygienic!(const BACKOFF: [#time; 2] = [#first, #longest];)
+    });
+    let columns = hygienic!(type RunAt = #run_at; type Attempts = #attempts; type MaxAttempts = #max_attempts; type Per = #per;);
+    let consts = hygienic!(#most #backoff #limit #completed #failed);
+    (columns, consts, check)
 }
 
 /// A column of the table. The compiler reports errors at the column's name.
@@ -228,9 +220,8 @@ fn path(table: &TokenStream, column: &Ident) -> TokenStream {
 }
 
 fn order_step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
     let column = path(table, &order.column);
     let is_descending = order.is_descending;
     let nulls_first = order.nulls_first.unwrap_or(is_descending);
-    quote_spanned!(here=> #claim::Order::by::<#column>(#is_descending, #nulls_first))
+    hygienic!(#claim::Order::by::<#column>(#is_descending, #nulls_first))
 }

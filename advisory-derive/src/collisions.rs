@@ -24,7 +24,7 @@ struct SiteLock {
     word: Option<String>,
     /// True if the site takes it at the node of rows; `None` if it takes none.
     is_at: Option<bool>,
-    /// Set if a collision was reported here; the report applies to every site of this form.
+    /// Set if a collision was reported here: the report applies to every site of this form.
     reported: Option<LockForm>,
 }
 
@@ -147,7 +147,7 @@ fn at_another_node(there: &SiteLock, here: &SiteLock) -> String {
     };
     format!(
         "`{}` is locked {first} `at` here, and {second} it there\n --> {place} ({item}) is the other lock\n  \
-         = help: of a distributed table they are locks at two nodes: write `at` at both, or at neither",
+         = help: for a distributed table, these are locks at two nodes: write `at` at both, or at neither",
         here.written
     )
 }

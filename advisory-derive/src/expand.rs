@@ -2,7 +2,7 @@
 
 mod body_connection;
 mod captures;
-mod expression;
+pub(crate) mod expression;
 mod handle;
 pub(crate) mod lease;
 pub(crate) mod lock;
@@ -13,10 +13,10 @@ mod return_type;
 
 use crate::function::Form;
 use crate::site::Site;
+use crate::tokens::hygienic;
 use captures::Captures;
 use parts::Parts;
 use proc_macro2::{Span, TokenStream};
-use quote::quote_spanned;
 
 /// The function with these steps, which acquire the lock, run the body and release the lock. An
 /// error is `converted` and returned where it happens; with `refusals`, one from before the body
@@ -28,8 +28,6 @@ fn function(
     steps: TokenStream,
     refusals: &TokenStream,
 ) -> TokenStream {
-    // Locals of the expansion are hygienic: a user's parameter `held` stays theirs.
-    let here = Span::mixed_site();
     let Parts {
         private, converted, ..
     } = parts;
@@ -42,7 +40,7 @@ fn function(
     let steps = if refusals.is_empty() {
         steps
     } else {
-        quote_spanned!(here=>
+        hygienic!(
             let error = 'held: {
                 let result = { #steps };
                 return result;
@@ -53,9 +51,9 @@ fn function(
     };
     match site.function.form {
         Form::BoxedFuture => {
-            quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) })
+            hygienic!(#head { #record #private::Box::pin(async move { #steps }) })
         }
-        Form::Async | Form::Blocking => quote_spanned!(here=> #head { #record #rebind #steps }),
+        Form::Async | Form::Blocking => hygienic!(#head { #record #rebind #steps }),
     }
 }
 
@@ -67,7 +65,7 @@ fn refusal(parts: &Parts, is_kind: &str, instead: Option<&TokenStream>) -> Optio
     let Parts { error, output, .. } = parts;
     let is_kind = proc_macro2::Ident::new(is_kind, here);
     let instead = instead?;
-    Some(quote_spanned!(here=>
+    Some(hygienic!(
         if #error::#is_kind(&error) {
             let instead: #output = #instead;
             return instead;

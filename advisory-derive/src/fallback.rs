@@ -8,8 +8,9 @@ use crate::args::{lease, lock};
 use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::function::{self, Form, Function, mentions, word};
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use crate::tokens::hygienic;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
 
 /// The function without a lock. The names that the attribute gives to the body are bound, and a
 /// parameter that only the key uses causes no warning.
@@ -46,15 +47,14 @@ pub(crate) fn unlocked(attribute: Attribute, args: TokenStream, item: TokenStrea
 
 /// Statements that bind `conn`, if the body uses it and no parameter has the name.
 fn connection(site: &SiteArgs, function: &Function) -> Option<TokenStream> {
-    let here = Span::mixed_site();
     let runtime = site.runtime();
     let name = word(function.body.stream(), "conn").filter(|_| !function.has_param("conn"))?;
     let ty = if function.is_blocking() {
-        quote_spanned!(here=> blocking::PgConnection)
+        hygienic!(blocking::PgConnection)
     } else {
-        quote_spanned!(here=> AsyncPgConnection)
+        hygienic!(AsyncPgConnection)
     };
-    Some(quote_spanned!(here=>
+    Some(hygienic!(
         let mut #name = #runtime::__private::never::<#runtime::__private::#ty>();
         let mut #name = &mut #name;
     ))
@@ -67,21 +67,20 @@ fn handle(
     attribute: Attribute,
     function: &Function,
 ) -> Option<TokenStream> {
-    let here = Span::mixed_site();
     let handle = call.handle.as_ref()?;
     let runtime = site.runtime();
-    let private = quote_spanned!(here=> #runtime::__private);
+    let private = hygienic!(#runtime::__private);
     let acquired = match attribute {
         Attribute::Lock if function.is_blocking() => {
-            quote_spanned!(here=> #runtime::blocking::LockInfo)
+            hygienic!(#runtime::blocking::LockInfo)
         }
-        Attribute::Lock => quote_spanned!(here=> #runtime::LockInfo),
-        Attribute::Lease => quote_spanned!(here=> #runtime::lease::Lease),
+        Attribute::Lock => hygienic!(#runtime::LockInfo),
+        Attribute::Lease => hygienic!(#runtime::lease::Lease),
     };
     Some(match key {
         Some(KeyArg::Expression(key)) if mentions(&function.body.stream(), "holding") => {
             let key = key.to_token_stream();
-            quote_spanned!(here=>
+            hygienic!(
                 fn handle<'k, K>(_: &'k K) -> #private::Handle<#acquired, &'k K> {
                     #private::never()
                 }
@@ -89,7 +88,7 @@ fn handle(
                 let #handle = handle(&declared);
             )
         }
-        _ => quote_spanned!(here=> let #handle = #private::never::<#acquired>();),
+        _ => hygienic!(let #handle = #private::never::<#acquired>();),
     })
 }
 

@@ -81,7 +81,10 @@ pub(crate) fn parse(
             errors.at(name.span(), wanted);
             return None;
         }
-        None if returns_future(&signature.output) => {
+        None if ["Future", "BoxFuture"]
+            .iter()
+            .any(|name| mentions(&signature.output, name)) =>
+        {
             let wanted = format_args!("`{name}` returns a future: write `async fn {name}`");
             errors.at(name.span(), wanted);
             (parse_quote!(()), body, Form::Blocking)
@@ -176,10 +179,6 @@ fn not_a_function(tokens: &[TokenTree], attribute: Attribute) -> String {
     } else {
         expected
     }
-}
-
-fn returns_future(output: &TokenStream) -> bool {
-    mentions(output, "Future") || mentions(output, "BoxFuture")
 }
 
 /// Returns whether a body is what `#[tokio::main]` and `#[tokio::test]` make of an `async fn`'s:

@@ -1,18 +1,17 @@
 //! `#[derive(KeyPart)]`: a newtype, or an enum without fields, as a value in a key.
 
-use crate::args::argument::{Known, not_implemented};
+use crate::args::argument::Known;
 use crate::args::{SiteArgs, runtime};
 use crate::derive_input;
 use crate::errors::Errors;
 use crate::key_pattern::names::last_name;
 use crate::newtypes;
+use crate::tokens::hygienic;
 use advisory_pattern::Shape;
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote_spanned;
+use proc_macro2::{Ident, TokenStream};
 use syn::{Data, LitStr, ext::IdentExt};
 
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
-    let here = Span::mixed_site();
     let input = derive_input::parse(input, errors)?;
     let name = &input.ident;
     let krate = match derive_input::attribute(&input.attrs, "key_part")
@@ -20,8 +19,10 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     {
         Some(list) => {
             let known = Known::only(&["crate"]);
-            let read = |name: &Ident, _, errors: &mut Errors| not_implemented(name, errors);
-            SiteArgs::parse(list.tokens.clone(), known, errors, read).runtime()
+            SiteArgs::parse(list.tokens.clone(), known, errors, |argument| {
+                argument.not_implemented();
+            })
+            .runtime()
         }
         None => runtime(None),
     };
@@ -35,8 +36,8 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                 inner.and_then(|inner| Shape::of_type(&inner).or_else(|| newtypes::shape(&inner)));
             newtypes::remember(name.to_string(), shape);
             (
-                quote_spanned!(here=> <#ty as #krate::KeyPart>::Shape),
-                quote_spanned!(here=> #krate::KeyPart::render(&self.#member, text)),
+                hygienic!(<#ty as #krate::KeyPart>::Shape),
+                hygienic!(#krate::KeyPart::render(&self.#member, text)),
             )
         }
         Data::Enum(data)
@@ -57,12 +58,12 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                     );
                     errors.at(variant.span(), wanted);
                 }
-                arms.push(quote_spanned!(here=> Self::#variant { .. } => #text,));
+                arms.push(hygienic!(Self::#variant { .. } => #text,));
                 texts.push((text, variant));
             }
             (
-                quote_spanned!(here=> #krate::shape::Text),
-                quote_spanned!(here=> text.push_str(match self { #(#arms)* })),
+                hygienic!(#krate::shape::Text),
+                hygienic!(text.push_str(match self { #(#arms)* })),
             )
         }
         _ => {
@@ -74,7 +75,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
             return None;
         }
     };
-    Some(quote_spanned!(here=>
+    Some(hygienic!(
         #[automatically_derived]
         impl #generics #krate::KeyPart for #name #arguments #bounds {
             type Shape = #shape;

@@ -5,8 +5,9 @@ pub(crate) mod names;
 
 use crate::errors::Errors;
 use crate::site_facts::StaticKey;
+use crate::tokens::hygienic;
 use advisory_pattern::{
-    Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape, pair_text,
+    Derivation, Filter, LockedKey, Part, Pattern, Placeholder, Shape, pair_text,
 };
 use names::Names;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -23,9 +24,9 @@ pub(crate) struct KeyPattern {
 #[derive(Clone, Copy)]
 pub(crate) enum Ambiguity {
     Accepted,
-    /// Not without the argument `allow_ambiguous`.
+    /// Refused without the argument `allow_ambiguous`.
     Refused,
-    /// Not at all: the macro has no such argument, but a declared lock has.
+    /// Always refused: the attribute has no such argument, unlike a declared lock.
     RefusedForLease,
 }
 
@@ -50,11 +51,11 @@ impl Ambiguity {
 }
 
 impl KeyPattern {
-    pub(crate) fn parse(literal: LitStr, errors: &mut Errors) -> Option<Self> {
+    pub(crate) fn parse(first: Option<i32>, literal: LitStr, errors: &mut Errors) -> Option<Self> {
         match advisory_pattern::parse(&literal.value()) {
             Ok(pattern) => Some(Self {
                 literal,
-                first: None,
+                first,
                 pattern,
             }),
             Err(found) => {
@@ -63,13 +64,6 @@ impl KeyPattern {
                 }
                 None
             }
-        }
-    }
-
-    pub(crate) fn in_pair(self, first: i32) -> Self {
-        Self {
-            first: Some(first),
-            ..self
         }
     }
 
@@ -103,7 +97,7 @@ impl KeyPattern {
                 );
                 errors.at(at.unwrap_or_else(|| self.literal.span()), wanted);
             }
-            // The given key is refused.
+            // `choice` has reported the value.
             None if at.is_some() => {}
             None => {
                 let wanted = format_args!(
@@ -154,15 +148,14 @@ impl KeyPattern {
         let text = self.literal.value();
         if text.trim().parse::<i128>().is_ok() && matches!(ambiguity, Ambiguity::Refused) {
             let number = text.trim();
-            let number = match self.first {
-                Some(first) => format!("({first}, {number})"),
-                None => number.to_owned(),
-            };
+            let number = self
+                .first
+                .map_or_else(|| number.to_owned(), |first| format!("({first}, {number})"));
             errors.at(
                 span,
                 format_args!(
-                    "`\"{text}\"` is a text, whose hash would be the key: for the number write `{number}`, for a text begin it with a \
-                     word, such as `\"job:{text}\"`"
+                    "`\"{text}\"` is a key pattern, and its hash would be the key: write `{number}` for the number, or begin the pattern with a word, \
+                     such as `\"job:{text}\"`"
                 ),
             );
         }
@@ -179,9 +172,10 @@ impl KeyPattern {
         if self.is_separated(names) {
             return;
         }
-        let language = self.language(names);
+        let pattern = &self.pattern;
+        let language = pattern.language(|placeholder| names.shape(placeholder));
         if let Some(reason) = ambiguity.how_to_accept()
-            && let Some(ambiguity) = advisory_pattern::ambiguity(&self.pattern, &language)
+            && let Some(ambiguity) = advisory_pattern::ambiguity(pattern, &language)
         {
             let help = &ambiguity.help;
             errors.at(
@@ -203,9 +197,9 @@ impl KeyPattern {
         Some(word.to_owned())
     }
 
-    /// Returns whether `:` separates all placeholders, and no value contains one. Nearly all
-    /// patterns are like that. They are unambiguous, and need not be searched for two readings,
-    /// which takes longest when there are none.
+    /// Returns whether `:` separates all placeholders, and no value contains a `:`. Such a pattern,
+    /// as nearly all are, is unambiguous: it needs no search for two readings, which is slowest if
+    /// there are none.
     fn is_separated(&self, names: &Names<'_>) -> bool {
         let mut is_open = true;
         self.pattern.parts.iter().all(|part| match part {
@@ -237,11 +231,6 @@ impl KeyPattern {
         }
     }
 
-    fn language(&self, names: &Names<'_>) -> Language {
-        self.pattern
-            .language(|placeholder| names.shape(placeholder))
-    }
-
     /// Statements that write the rendered text into the local `key`. With `this`, placeholders are
     /// its fields, except for those that `with` computes.
     pub(crate) fn writes(
@@ -250,7 +239,6 @@ impl KeyPattern {
         krate: &TokenStream,
         this: Option<&Ident>,
     ) -> TokenStream {
-        let here = Span::mixed_site();
         let (mut writes, mut before) = (TokenStream::new(), String::new());
         for part in &self.pattern.parts {
             match part {
@@ -262,7 +250,7 @@ impl KeyPattern {
             }
         }
         if !before.is_empty() {
-            writes.extend(quote_spanned!(here=> key.text(#before);));
+            writes.extend(hygienic!(key.text(#before);));
         }
         writes
     }
@@ -274,37 +262,34 @@ impl KeyPattern {
         derivation: Derivation,
         krate: &TokenStream,
     ) -> TokenStream {
-        let here = Span::mixed_site();
         if let Some(text) = self.pattern.constant() {
             if let Some(first) = self.first {
                 let second = derivation.half(&text);
-                return quote_spanned!(here=> #krate::Key::IntInt(#first, #second));
+                return hygienic!(#krate::Key::IntInt(#first, #second));
             }
             let number = derivation.key(&text);
-            return quote_spanned!(here=> #krate::Key::BigInt(#number));
+            return hygienic!(#krate::Key::BigInt(#number));
         }
         let writes = self.writes(names, krate, None);
         let (new, finish) = (writer(derivation, krate), self.finish());
-        quote_spanned!(here=> { let mut key = #new; #writes #finish })
+        hygienic!({ let mut key = #new; #writes #finish })
     }
 
     /// An expression: the key of what was written into the local `key`.
     pub(crate) fn finish(&self) -> TokenStream {
-        let here = Span::mixed_site();
         if let Some(first) = self.first {
-            quote_spanned!(here=> key.finish_pair(#first))
+            hygienic!(key.finish_pair(#first))
         } else {
-            quote_spanned!(here=> key.finish())
+            hygienic!(key.finish())
         }
     }
 
     /// An expression: the text that was written into the local `key`.
     pub(crate) fn rendered(&self) -> TokenStream {
-        let here = Span::mixed_site();
         if let Some(first) = self.first {
-            quote_spanned!(here=> key.into_pair_text(#first))
+            hygienic!(key.into_pair_text(#first))
         } else {
-            quote_spanned!(here=> key.into_text())
+            hygienic!(key.into_text())
         }
     }
 
@@ -397,7 +382,7 @@ fn after(pattern: Span) -> Span {
 pub(crate) fn writer(derivation: Derivation, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let derivation = Ident::new(derivation.variant(), here);
-    quote_spanned!(here=> #krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
+    hygienic!(#krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
 }
 
 pub(crate) fn check_with<'a>(
@@ -475,7 +460,8 @@ mod tests {
         "#,
         ) {
             let literal = LitStr::new(pattern, Span::call_site());
-            let pattern = KeyPattern::parse(literal, &mut Errors::default()).expect("a pattern");
+            let pattern =
+                KeyPattern::parse(None, literal, &mut Errors::default()).expect("a pattern");
             let found = pattern.writes(&names, &quote!(r), None);
             let wanted: TokenStream = written.parse().expect("tokens");
             let text = |tokens: &TokenStream| tokens.to_string().replace(' ', "");
@@ -506,8 +492,8 @@ mod tests {
             <a>x<b> => different values can render the same key:
             <a.fn> => `fn` is a Rust keyword: write `r#fn`
             <a.7b> => `a.7b` is not a path
-            42 => `"42"` is a text, whose hash would be the key: for the number write `42`, for a text begin it with a word, such as `"job:42"`
-            -7 => `"-7"` is a text
+            42 => `"42"` is a key pattern, and its hash would be the key: write `42` for the number, or begin the pattern with a word, such as `"job:42"`
+            -7 => `"-7"` is a key pattern
         "#,
         ) {
             assert!(message(key).starts_with(start), "{key}: {}", message(key));

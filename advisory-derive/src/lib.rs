@@ -26,8 +26,6 @@ mod collisions;
 mod derive_input;
 mod errors;
 mod expand;
-#[cfg(test)]
-mod expansion_page;
 mod fallback;
 mod function;
 mod key_part;
@@ -43,7 +41,6 @@ mod written;
 
 use attribute::Attribute;
 use errors::Errors;
-use function::Function;
 use proc_macro::TokenStream;
 use quote::quote;
 use site::lease::LeaseSite;
@@ -86,12 +83,12 @@ use site::lock::LockSite;
 /// | `handle` | none; `handle = lock` | a variable for the body: the lock's keys, how long the call waited, and `lock.check(conn).await`, which checks that the lock is still held. A declared lock also has `lock.holding()`, for functions that must not run without it |
 /// | `mode` | `"exclusive"`, `"shared"` | in shared mode, other calls can hold the lock in shared mode at the same time |
 /// | `poll` | none; `"250ms"`, a `Duration` | tries for the lock at this interval instead of waiting at the server |
-/// | `poll_max` | eight times `poll`; `"2s"`, a `Duration` | the longest pause between two tries. As long as `poll`, the pauses do not grow |
+/// | `poll_max` | eight times `poll`; `"2s"`, a `Duration` | the longest pause between two tries. If it equals `poll`, the pauses do not grow |
 /// | `queue` | none; `64` | how many calls of this process can wait for the key before they take a connection. Needs `pool`, or an expression for `conn`; not with `permits` or `mode = "shared"` |
 /// | `permits` | `1`; `3`, an integer expression, `self.limit` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll`; not with `queue`, `guards` or `mode = "shared"` |
 /// | `max_hold` | none; `"30s"`, a `Duration` | how long the body can run |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the isolation level of the transaction; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
-/// | `at` | none; `(tenants::id, tenant_id)` | takes the lock at the node that has the rows of a distributed table of Citus: the column by which it is distributed, and its value. Elsewhere it is the same lock as without. Scope `"xact"`; not with `permits` or a stricter `isolation`. `guide::several_servers` explains |
+/// | `at` | none; `(tenants::id, tenant_id)` | takes the lock at the node that has the rows of a distributed table of Citus: the column by which it is distributed, and its value. Without Citus it has no effect. Scope `"xact"`; not with `permits` or a stricter `isolation`. `guide::several_servers` explains |
 /// | `nested` | `"allow", `"refuse"` | whether the function can run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"fnv1a64"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number |
 /// | `name` | none; `"booking-slot"` | sites with the same name and pattern share one lock |
@@ -113,7 +110,7 @@ use site::lock::LockSite;
 ///
 /// Different values never render the same key; a pattern with placeholders that cannot be
 /// distinguished does not compile. Filters change the key but not the argument. The number of a key
-/// is the first eight bytes of the SHA-256 of its text. `guide::keys` has the language.
+/// is the first eight bytes of the SHA-256 of its text. `guide::keys` describes the language.
 ///
 /// # Locking
 ///
@@ -142,14 +139,14 @@ use site::lock::LockSite;
 /// | `poll = "250ms"`, alone or with a `wait` other than `"never"` | tries again until `wait` is over, then `TimedOut`. A call that waits at the server is served first | each try as much as `"never"`; with `pool` a connection only during a try |
 /// | `queue = 64`, with any of these | waits in the queue of this process first; `QueueFull` if 64 calls are in it | no connection while it is in the queue |
 ///
-/// `on_held` is returned for these errors only, for which `is_busy()` is true, and not for a lost
-/// connection or a failed check-out from the pool (`Error::Pool`), whose time `wait` does not
+/// `on_held` is returned for these errors only: `is_busy()` is true for them. It is not returned for
+/// a lost connection, or for a failed check-out from the pool (`Error::Pool`), which `wait` does not
 /// limit. It is evaluated after the wait and can use the function's parameters. `guide::waiting`
 /// helps to choose.
 ///
 /// With `max_hold` an async body is dropped when it has held the lock for that long, and its
 /// transaction is rolled back: `HoldExceeded`. A blocking body runs to its end, and then its commit
-/// is refused. `guide::cancellation` has what the server does if the process stops.
+/// is refused. `guide::cancellation` explains what the server does if the process stops.
 ///
 /// # Errors
 ///
@@ -254,8 +251,8 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Errors
 ///
-/// `advisory_runtime::lease::Error`, which arrives as
-/// [`#[advisory_lock]`](macro@advisory_lock#errors)'s does. `Lost` if the lease could not be
+/// The function returns `advisory_runtime::lease::Error` in the ways that
+/// [`#[advisory_lock]`](macro@advisory_lock#errors) describes. `Lost` if the lease could not be
 /// renewed: the body was dropped. `CommitUnknown` and `RolledBack` belong to `complete`;
 /// `advisory_runtime::lease::Lease::complete` explains them.
 ///
@@ -268,12 +265,12 @@ pub fn advisory_lease(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(Attribute::Lease, args, item)
 }
 
-/// Runs an attribute. With errors the function is emitted without its lock, so that its callers do
-/// not fail too.
 fn attribute(attribute: Attribute, args: TokenStream, item: TokenStream) -> TokenStream {
     expanded(attribute, args.into(), item.into()).into()
 }
 
+/// Expands an attribute. After an error the function is emitted without its lock, so that its
+/// callers do not fail too.
 fn expanded(
     attribute: Attribute,
     args: proc_macro2::TokenStream,
@@ -284,39 +281,25 @@ fn expanded(
     if let Some(function) = &function {
         back_end::check(function, attribute, &mut errors);
     }
-    let expanded = match attribute {
-        Attribute::Lock => lock(args.clone(), function, errors),
-        Attribute::Lease => lease(args.clone(), function, errors),
+    let expansion = match attribute {
+        Attribute::Lock => {
+            let args = args::lock::parse(args.clone(), &mut errors);
+            let site = LockSite::new(args, function, &mut errors);
+            let site = errors.into_result(site);
+            site.map(|site| expand::lock::expand(&site))
+        }
+        Attribute::Lease => {
+            let args = args::lease::parse(args.clone(), &mut errors);
+            let site = LeaseSite::new(args, function, &mut errors);
+            let site = errors.into_result(site);
+            site.map(|site| expand::lease::expand(&site))
+        }
     };
-    expanded.unwrap_or_else(|errors| {
+    expansion.unwrap_or_else(|errors| {
         let errors = errors.into_compile_errors();
         let function = fallback::unlocked(attribute, args, item);
         quote!(#errors #function)
     })
-}
-
-fn lock(
-    args: proc_macro2::TokenStream,
-    function: Option<Function>,
-    mut errors: Errors,
-) -> Result<proc_macro2::TokenStream, Errors> {
-    let args = args::lock::parse(args, &mut errors);
-    let site = LockSite::new(args, function, &mut errors);
-    errors
-        .into_result(site)
-        .map(|site| expand::lock::expand(&site))
-}
-
-fn lease(
-    args: proc_macro2::TokenStream,
-    function: Option<Function>,
-    mut errors: Errors,
-) -> Result<proc_macro2::TokenStream, Errors> {
-    let args = args::lease::parse(args, &mut errors);
-    let site = LeaseSite::new(args, function, &mut errors);
-    errors
-        .into_result(site)
-        .map(|site| expand::lease::expand(&site))
 }
 
 /// Declares a lock once, as a type that several sites use.
@@ -417,14 +400,14 @@ pub fn derive_claim(input: TokenStream) -> TokenStream {
 /// The pattern can be the second half of a pair, `(7, "<id>")`. It can be followed by `with(…)`,
 /// `name`, `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`,
 /// `allow_overlap` and `crate`, as in `#[advisory_lock]`. The macro does not know types: a
-/// placeholder without a shape is compared as any text.
+/// placeholder without a shape is compared as if it could be any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
     let expanded = complete(input.into(), lock_key::expand);
     quote!({ #expanded }).into()
 }
 
-/// Runs one of the smaller macros. Errors are emitted together with the expansion, so that code
+/// Expands one of the other macros. Errors are emitted together with the expansion, so that code
 /// that uses it does not fail too.
 fn complete(
     input: proc_macro2::TokenStream,

@@ -6,19 +6,19 @@ use crate::args::pattern::{self, PatternArgs};
 use crate::collisions;
 use crate::derive_input;
 use crate::errors::Errors;
+use crate::expand::expression::with_values;
 use crate::key_pattern::names::Names;
 use crate::key_pattern::{Ambiguity, KeyPattern, check_with, writer};
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
-use crate::tokens::{first_span, is_punct, is_word};
-use advisory_pattern::Permits;
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote_spanned};
+use crate::tokens::{first_span, hygienic, is_punct, is_word};
+use advisory_pattern::{Permits, Record};
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::{Data, Fields, LitStr};
 
 /// `#[derive(LockKey)] #[lock_key("account:<id>")] struct AccountLock { id: AccountId }`.
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
-    let here = Span::mixed_site();
     let input = derive_input::parse(input, errors)?;
     let name = &input.ident;
     let attribute = derive_input::attribute(&input.attrs, "lock_key");
@@ -77,10 +77,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let krate = lock.args.runtime();
     // With the pattern's hygiene, so that fields of `self` are found.
     let this = Ident::new("self", lock.pattern.literal.span());
-    let values = with
-        .iter()
-        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
-    let values: TokenStream = values.collect();
+    let values = with_values(with);
     // After a mistake in the pattern the type still implements the trait, so that its users do not
     // fail too.
     let writes = if errors.is_empty() {
@@ -92,7 +89,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let text = lock.pattern.text();
     let (finish, into_text) = (lock.pattern.finish(), lock.pattern.rendered());
     let (generics, arguments, bounds) = input.generics.split_for_impl();
-    Some(quote_spanned!(here=>
+    Some(hygienic!(
         #record
         #[automatically_derived]
         impl #generics #krate::LockKey for #name #arguments #bounds {
@@ -127,7 +124,6 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
 
 /// `lock_key!("account:<id>")`: the key of values that are in scope under these names.
 pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
-    let here = Span::mixed_site();
     let lock = PatternAndArgs::parse(input, errors)?;
     let names = Names {
         of: "name in scope".to_owned(),
@@ -143,35 +139,12 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let record = lock.record(Kind::Macro, "lock_key!".to_owned(), None, &names, errors);
     let with = lock.args.with.as_deref().unwrap_or_default();
     check_with(with, std::iter::once(&lock.pattern), errors);
-    let with = with
-        .iter()
-        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
+    let with = with_values(with);
     let key = lock
         .pattern
         .expression(&names, lock.own.derivation(), &lock.args.runtime());
     let (krate, text) = (lock.args.runtime(), lock.pattern.text());
-    Some(quote_spanned!(here=> { #record #(#with)* #krate::__private::named(#key, #text) }))
-}
-
-/// A pattern, or a pair with one: its first half, and the pattern.
-fn pattern_or_pair(
-    first: TokenStream,
-    at: Span,
-    errors: &mut Errors,
-) -> Option<(Option<i32>, LitStr)> {
-    match key(first, errors) {
-        Some(KeyArg::Pattern(literal)) => Some((None, literal)),
-        Some(KeyArg::Pair(half, literal)) => Some((Some(half), literal)),
-        Some(KeyArg::Expression(_) | KeyArg::Each(_)) => {
-            errors.at(
-                at,
-                "expected a key pattern: a string literal such as `\"account:<id>\"`",
-            );
-            None
-        }
-        // It is reported.
-        None => None,
-    }
+    Some(hygienic!({ #record #with #krate::__private::named(#key, #text) }))
 }
 
 struct PatternAndArgs {
@@ -187,19 +160,18 @@ impl PatternAndArgs {
             .next_if(|first| is_word(first, "key") || is_word(first, "pattern"))
             .is_some();
         let equals = tokens.next_if(|token| is_named && is_punct(token, '='));
-        let first: TokenStream = tokens.next().into_iter().collect();
-        let at = equals.map_or_else(|| first_span(&first), |equals| equals.span());
-        let (half, literal) = pattern_or_pair(first, at, errors)?;
+        let written: TokenStream = tokens.next().into_iter().collect();
+        let at = equals.map_or_else(|| first_span(&written), |equals| equals.span());
+        let KeyArg::Pattern { first, literal } = key(written, errors)? else {
+            let wanted = "expected a key pattern: a string literal such as `\"account:<id>\"`";
+            errors.at(at, wanted);
+            return None;
+        };
         if is_named {
-            let text = literal.value();
-            let written = match half {
-                Some(half) => format!("({half}, \"{text}\")"),
-                None => format!("\"{text}\""),
-            };
-            errors.at(
-                at,
-                format_args!("expected only the key pattern: write `{written}`"),
-            );
+            let text = format!("\"{}\"", literal.value());
+            let written = first.map_or(text.clone(), |first| format!("({first}, {text})"));
+            let wanted = format_args!("expected only the key pattern: write `{written}`");
+            errors.at(at, wanted);
         }
         if let Some(TokenTree::Punct(punct)) = tokens.next()
             && punct.as_char() != ','
@@ -210,11 +182,7 @@ impl PatternAndArgs {
             );
         }
         let (args, own) = pattern::parse(tokens.collect(), errors);
-        let pattern = KeyPattern::parse(literal, errors)?;
-        let pattern = match half {
-            Some(half) => pattern.in_pair(half),
-            None => pattern,
-        };
+        let pattern = KeyPattern::parse(first, literal, errors)?;
         Some(Self { pattern, args, own })
     }
 
@@ -254,11 +222,12 @@ impl PatternAndArgs {
             collisions::check(&facts, &self.args, &Permits::ONE, errors);
         }
         let text = |reason: &Option<LitStr>| reason.as_ref().map(LitStr::value);
-        let own = record::Own {
+        let own = Record {
+            mode: "exclusive".to_owned(),
             guards: self.own.guards.clone().unwrap_or_default(),
             allow_ambiguous: text(&self.own.allow_ambiguous),
             allow_redundant: text(&self.own.allow_redundant),
-            ..record::Own::default()
+            ..Record::default()
         };
         record::emit(facts, own, &self.args)
     }

@@ -3,36 +3,20 @@
 use crate::args::SiteArgs;
 use crate::args::duration::Duration;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{MODULE_PATH, Permits, Record, encode_key};
+use crate::tokens::hygienic;
+use advisory_pattern::{MODULE_PATH, Record, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
-use quote::quote_spanned;
 use syn::LitStr;
 
 /// In characters: the purpose has to fit a table's cell, and a record's length is limited.
 const LONGEST_PURPOSE: usize = 500;
 
-#[derive(Default)]
-pub(crate) struct Own {
-    pub(crate) is_shared: bool,
-    pub(crate) wait: Option<String>,
-    pub(crate) poll: Option<String>,
-    pub(crate) permits: Option<Permits>,
-    pub(crate) max_hold: Option<String>,
-    pub(crate) isolation: Option<String>,
-    pub(crate) ttl: Option<String>,
-    pub(crate) renew: Option<String>,
-    pub(crate) keep: Option<String>,
-    pub(crate) guards: Vec<String>,
-    pub(crate) allow_ambiguous: Option<String>,
-    pub(crate) allow_redundant: Option<String>,
-}
-
 pub(crate) fn time(time: Option<&Duration>) -> Option<String> {
     time.map(|time| time.written.clone())
 }
 
-pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
-    let here = Span::mixed_site();
+/// The item that stores the record of a site; `own` has the arguments that not all sites have.
+pub(crate) fn emit(site: SiteFacts, own: Record, args: &SiteArgs) -> TokenStream {
     let (file, line) = place(site.span());
     let slim = cfg!(feature = "slim-inventory");
     let (written, keys) = site
@@ -40,7 +24,6 @@ pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
         .into_iter()
         .map(|known| (known.written, encode_key(known.key.as_ref())))
         .unzip();
-    let mode = if own.is_shared { "shared" } else { "exclusive" };
     let record = Record {
         kind: site.kind.name().to_owned(),
         name: args.name(),
@@ -51,36 +34,25 @@ pub(crate) fn emit(site: SiteFacts, own: Own, args: &SiteArgs) -> TokenStream {
         with: site.with,
         derivation: site.derivation.name().to_owned(),
         scope: site.kind.scope().to_owned(),
-        mode: mode.to_owned(),
-        wait: own.wait,
-        poll: own.poll,
-        permits: own.permits,
-        max_hold: own.max_hold,
-        isolation: own.isolation,
-        ttl: own.ttl,
-        renew: own.renew,
-        keep: own.keep,
         allow_overlap: args
             .allow_overlap
             .iter()
             .map(|(other, why)| (other.value(), why.value()))
             .collect(),
-        guards: own.guards,
-        allow_ambiguous: own.allow_ambiguous,
-        allow_redundant: own.allow_redundant,
         module: MODULE_PATH.to_owned(),
         function: site.name,
         file: if slim { String::new() } else { file },
         line: if slim { 0 } else { line },
         krate: env("CARGO_PKG_NAME"),
         version: env("CARGO_PKG_VERSION"),
+        ..own
     };
     let encoded = record.encode();
     let krate = args.runtime();
     // Only the compiler knows the module that contains the item.
     let (before, after) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
     let rest = Literal::usize_unsuffixed(before.len() + after.len());
-    quote_spanned!(here=> #krate::__private::record!(#rest #before #after);)
+    hygienic!(#krate::__private::record!(#rest #before #after);)
 }
 
 /// The first line of the doc comment among a function's or a type's attributes.

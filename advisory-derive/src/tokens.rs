@@ -3,6 +3,14 @@
 
 use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 
+/// Like `quote!`, with hygienic locals: a user's parameter `held` stays theirs.
+macro_rules! hygienic {
+    ($($tokens:tt)*) => {
+        ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*)
+    };
+}
+pub(crate) use hygienic;
+
 /// Splits at the commas between arguments; those inside a turbofish (`get::<A, B>()`) are not.
 pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
     let mut parts: Vec<Vec<TokenTree>> = vec![Vec::new()];

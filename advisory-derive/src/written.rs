@@ -1,9 +1,8 @@
-//! Tests that what the repository writes expands without the compiler to the messages that the
-//! compiler shows.
+//! Expands source files of the repository without the compiler, and compares the result.
 //!
 //! Each file in `tests/ui` has exactly the messages of its `.stderr`, and the programs without a
 //! mistake have none. Collisions are left to the compiler, because only its spans say where the
-//! other site is.
+//! other site is. The guide's page about the expansion shows the code that is emitted.
 
 use crate::attribute::Attribute;
 use crate::tokens::{is_punct, is_word};
@@ -184,7 +183,7 @@ fn ends_item(token: &TokenTree) -> bool {
     }
 }
 
-/// The rule's right side that starts with an attribute.
+/// The right side of a rule, if it starts with an attribute.
 fn template(tokens: TokenStream) -> Option<Vec<TokenTree>> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     if tokens.first().is_some_and(|first| is_punct(first, '#')) {
@@ -238,7 +237,7 @@ pub(crate) fn expansion(source: &str) -> String {
     joined(&expansions.last)
 }
 
-/// The rows of a table, whose columns `=>` separates.
+/// The rows of a table with `=>` between its columns.
 pub(crate) fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&str; COLUMNS]> {
     let lines = table.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| {
@@ -344,6 +343,38 @@ fn is_packaged() -> bool {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("Cargo.toml.orig")
         .exists()
+}
+
+/// The examples of a page, without their hidden lines.
+fn examples(page: &str) -> impl Iterator<Item = String> {
+    let fenced = page.split("```").skip(1).step_by(2);
+    let shown = fenced.filter_map(|block| block.strip_prefix('\n'));
+    shown.map(|block| {
+        let lines = block.lines().filter(|line| !line.starts_with("# "));
+        lines.collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// The page is the snapshot: each pair of its examples is an annotated function and its expansion.
+/// A doctest compiles both.
+#[test]
+fn the_page_shows_what_the_attribute_expands_to() {
+    if is_packaged() {
+        return;
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../advisory-runtime/docs/expansion.md");
+    let page = std::fs::read_to_string(page).expect("the guide's page");
+    let examples: Vec<String> = examples(&page).collect();
+    assert_eq!(examples.len(), 12);
+    for pair in examples.chunks(2) {
+        let emitted = expansion(&pair[0]);
+        let (before, record) = emitted
+            .split_once("::advisory_runtime::__private::record!(")
+            .expect("a record");
+        let (_, after) = record.split_once(");").expect("the record's end");
+        let shown = joined(&pair[1].parse().expect("an example is Rust"));
+        assert_eq!(format!("{before}{after}"), shown, "{}", pair[0]);
+    }
 }
 
 #[test]

@@ -9,20 +9,20 @@ use std::fmt;
 
 use crate::language::witness::Witness;
 
-/// Says how two locks collide.
+/// The way in which two locks collide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Collision {
-    /// Both patterns can render the same key.
+    /// Both patterns can render this key.
     Key(Witness),
-    /// Both leases can have the same text as their key.
+    /// Both leases can have this text as their key.
     Lease(Witness),
     /// Both keys are this number.
     Number(String),
-    /// Two different keys have the same name.
+    /// Two different keys have this name.
     Name(String),
-    /// One name has two numbers of permits.
+    /// Two locks with this name have different numbers of permits.
     Permits(String),
-    /// A lease and an advisory lock have the same name.
+    /// A lease and an advisory lock have this name.
     Scopes(String),
 }
 

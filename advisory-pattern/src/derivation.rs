@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 mod hashtext;
 
-/// Names how the rendered key becomes a lock key.
+/// The function that turns a rendered key into a number.
 ///
 /// The default is SHA-256; the others are for keys that are shared with other code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,9 +28,9 @@ pub enum Derivation {
     /// FNV-1a of 64 bits over the bytes of the UTF-8 text
     /// (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
     Fnv1a64,
-    /// PostgreSQL's `hashtext(text)`, in a database whose encoding is UTF8.
+    /// PostgreSQL's `hashtext(text)`, in a database with the encoding UTF8.
     Hashtext,
-    /// PostgreSQL's `hashtextextended(text, 0)`, in a database whose encoding is UTF8.
+    /// PostgreSQL's `hashtextextended(text, 0)`, in a database with the encoding UTF8.
     Hashtextextended,
 }
 
@@ -45,7 +45,7 @@ impl Derivation {
         Self::Hashtextextended,
     ];
 
-    /// Gives the name of the derivation in the attribute.
+    /// Returns the name of the derivation in the attribute.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Derivation {
         }
     }
 
-    /// Gives the variant's own name, as the attribute's expansion writes it.
+    /// Returns the variant's own name, as the attribute's expansion writes it.
     #[must_use]
     pub const fn variant(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Derivation {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Gives the number of a whole rendered key; use a [`Hasher`] to avoid allocating the text.
+    /// Returns the number of a whole rendered key; use a [`Hasher`] to avoid allocating the text.
     #[must_use]
     pub fn key(self, rendered: &str) -> i64 {
         let mut hasher = Hasher::new(self);
@@ -85,8 +85,8 @@ impl Derivation {
         hasher.finish()
     }
 
-    /// Gives the number of a rendered text as the second half of a pair; for [32 bits](Self::bits)
-    /// that is the number itself.
+    /// Returns the number of a rendered text as the second half of a pair; for [32
+    /// bits](Self::bits) that is the number itself.
     #[must_use]
     pub fn half(self, rendered: &str) -> i32 {
         let mut hasher = Hasher::new(self);
@@ -94,7 +94,7 @@ impl Derivation {
         hasher.finish_half()
     }
 
-    /// Gives the number of bits of a key; 32 bits are sign-extended to a `bigint`.
+    /// Returns the number of bits of a key; 32 bits are sign-extended to a `bigint`.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
@@ -103,7 +103,7 @@ impl Derivation {
         }
     }
 
-    /// Estimates the probability that two of this many different rendered keys become the same
+    /// Estimates the probability that at least two of this many different keys have the same
     /// number.
     ///
     /// `1 - e^(-n(n-1) / 2^(bits+1))`, the birthday problem's usual approximation
@@ -165,7 +165,7 @@ impl Hasher {
         })
     }
 
-    /// Adds a piece; where the pieces are cut makes no difference.
+    /// Adds a piece of the key. The boundaries between pieces do not affect the number.
     pub fn write(&mut self, piece: &str) {
         match &mut self.0 {
             Hash::Sha256(digest) => digest.update(piece),
@@ -184,7 +184,7 @@ impl Hasher {
         }
     }
 
-    /// Gives the number of what was written.
+    /// Returns the number of the key.
     #[must_use]
     pub fn finish(self) -> i64 {
         match self.0 {
@@ -200,8 +200,8 @@ impl Hasher {
         }
     }
 
-    /// Gives the number of what was written as the second half of a pair: the lower 32 bits, which
-    /// are all of a derivation with 32 bits. The macros refuse any other.
+    /// Returns the number as the second half of a pair: its lower 32 bits. The macros refuse a
+    /// derivation with more bits.
     #[must_use]
     pub fn finish_half(self) -> i32 {
         let [a, b, c, d, ..] = self.finish().to_le_bytes();
@@ -215,7 +215,7 @@ pub(crate) fn leading(digest: &[u8]) -> i64 {
     digest.iter().take(8).fold(0, fold).cast_signed()
 }
 
-/// Gives the whole SHA-256 of a text in UTF-8, by which a lease is found.
+/// Returns the whole SHA-256 of a text in UTF-8, by which a lease is found.
 ///
 /// # Examples
 ///

@@ -14,7 +14,7 @@ use crate::pattern::char_set::CharSet;
 use crate::pattern::shape::Shape;
 use crate::pattern::{Part, Pattern, Placeholder};
 
-/// Names the set of keys that a pattern can render, with the pattern's part that each character
+/// The set of keys that a pattern can render, with the part of the pattern that each character
 /// belongs to.
 ///
 /// A superset if a shape's atoms are one; what [`overlap`](crate::overlap) and
@@ -78,7 +78,7 @@ impl Language {
         }
     }
 
-    /// Gives the atoms in order.
+    /// Returns the atoms in order.
     #[must_use]
     pub fn atoms(&self) -> &[Atom] {
         &self.atoms
@@ -156,8 +156,8 @@ impl Language {
 }
 
 impl Pattern {
-    /// Gives the language of a pattern; `shape_of` is asked for each placeholder that has no shape
-    /// written.
+    /// Returns the language of a pattern; `shape_of` is asked for each placeholder that has no
+    /// shape written.
     #[must_use]
     pub fn language(&self, shape_of: impl Fn(&Placeholder) -> Shape) -> Language {
         let mut language = Language::of_parts([]);

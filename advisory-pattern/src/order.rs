@@ -76,8 +76,8 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     cycles
 }
 
-/// The number of states that are searched for one cycle, in addition to one for each edge: their
-/// number can double with each lock that is taken.
+/// The number of states that are searched for one cycle, in addition to one for each edge. Each
+/// lock that is taken can double the number of states.
 const MOST_STATES: usize = 1_000;
 
 /// The shortest cycle through `start` that gates do not rule out, as the indices of its edges. If
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    fn behind(gates: &[&str], mut edge: Edge) -> Edge {
+    fn under(gates: &[&str], mut edge: Edge) -> Edge {
         edge.gates = gates.iter().map(ToString::to_string).collect();
         edge
     }
@@ -243,31 +243,31 @@ mod tests {
     #[test]
     fn only_a_lock_around_both_sides_rules_a_cycle_out() {
         let [ab, ba] = [edge("a", "b"), edge("b", "a")];
-        let both = [behind(&["g", "h"], ab.clone()), behind(&["g"], ba.clone())];
+        let both = [under(&["g", "h"], ab.clone()), under(&["g"], ba.clone())];
         assert!(cycles(&both).is_empty());
-        let one = [behind(&["g"], ab.clone()), behind(&["h"], ba.clone())];
+        let one = [under(&["g"], ab.clone()), under(&["h"], ba.clone())];
         assert_eq!(cycles(&one), [[0, 1]]);
         let own = edge("a:<x>", "a:<y>");
-        assert!(cycles(&[behind(&["g"], own.clone())]).is_empty());
-        assert_eq!(cycles(&[behind(&["g"], own), ba, ab]), [[1, 2]]);
+        assert!(cycles(&[under(&["g"], own.clone())]).is_empty());
+        assert_eq!(cycles(&[under(&["g"], own), ba, ab]), [[1, 2]]);
     }
 
     #[test]
     fn a_longer_cycle_is_found_when_a_shorter_one_is_ruled_out() {
         let edges = [
-            behind(&["g"], edge("a", "b")),
-            behind(&["g"], edge("b", "a")),
-            behind(&["h"], edge("b", "c")),
+            under(&["g"], edge("a", "b")),
+            under(&["g"], edge("b", "a")),
+            under(&["h"], edge("b", "c")),
             edge("c", "a"),
         ];
         assert_eq!(cycles(&edges), [[0, 2, 3]]);
-        // The shorter way to `c` is behind `g`, and so is the way back.
+        // Both the shorter way to `c` and the way back are under `g`.
         let edges = [
             edge("a", "b"),
-            behind(&["g"], edge("b", "c")),
+            under(&["g"], edge("b", "c")),
             edge("b", "d"),
             edge("d", "c"),
-            behind(&["g"], edge("c", "a")),
+            under(&["g"], edge("c", "a")),
         ];
         assert_eq!(cycles(&edges), [[0, 2, 3, 4]]);
     }
@@ -280,14 +280,13 @@ mod tests {
             for held in 0..asked {
                 let gates: Vec<String> = (0..asked).map(lock).collect();
                 let gates: Vec<&str> = gates.iter().map(String::as_str).collect();
-                edges.push(behind(&gates, edge(&lock(held), &lock(asked))));
+                edges.push(under(&gates, edge(&lock(held), &lock(asked))));
             }
         }
         assert!(cycles(&edges).is_empty());
         // Too many ways to rule it out.
-        let taken_alone = |gate: &str, held: usize, asked: usize| {
-            behind(&[gate], edge(&lock(held), &lock(asked)))
-        };
+        let taken_alone =
+            |gate: &str, held: usize, asked: usize| under(&[gate], edge(&lock(held), &lock(asked)));
         let mut edges: Vec<Edge> = (0..20)
             .flat_map(|at| {
                 let gates = [lock(at), lock(at + 100)];
@@ -302,7 +301,7 @@ mod tests {
     fn a_line_is_read_as_it_was_written_and_nothing_else_is_read() {
         for edge in [
             edge("a:<x>", "shared lease b"),
-            behind(&["g (1)", "h (2)"], edge("shared 7", "(1, 2)")),
+            under(&["g (1)", "h (2)"], edge("shared 7", "(1, 2)")),
         ] {
             let line = edge.encode();
             assert_eq!(Edge::decode(line.trim_end_matches('\n')), Some(edge));

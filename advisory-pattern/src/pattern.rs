@@ -18,7 +18,7 @@ use std::fmt;
 
 use crate::pattern::shape::Shape;
 
-/// Holds the parts of a key pattern, in order.
+/// The parts of a key pattern, in order.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ pub struct Pattern {
     pub parts: Vec<Part>,
 }
 
-/// Holds one part of a key pattern.
+/// One part of a key pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Text that every key contains, with `<<` read as `<`.
@@ -48,9 +48,9 @@ pub enum Part {
     Placeholder(Placeholder),
 }
 
-/// Holds a placeholder: what is between `<` and `>`.
+/// A placeholder: the text between `<` and `>`.
 ///
-/// Two are equal if they mean the same; `source` is not compared.
+/// Comparing two placeholders ignores `source`.
 #[derive(Clone, Debug)]
 pub struct Placeholder {
     /// The text between `<` and `>` as it was written: `req.day: date|trim`.
@@ -66,10 +66,10 @@ pub struct Placeholder {
     pub slice: bool,
 }
 
-/// Names what is done to a value before it is rendered.
+/// A change to a value before it is rendered.
 ///
-/// Filters see the value itself; escaping comes last. So `trim` and `lower` give the same in either
-/// order.
+/// Filters get the value itself, and escaping comes last, so the order of `trim` and `lower` does
+/// not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Filter {
     /// Takes the value's text from its `Display`.
@@ -86,7 +86,7 @@ impl Filter {
     /// Every filter, in the order they are listed to users.
     pub const ALL: [Self; 4] = [Self::Trim, Self::Lower, Self::Raw, Self::Display];
 
-    /// Gives the name of the filter in a pattern.
+    /// Returns the name of the filter in a pattern.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl Filter {
         }
     }
 
-    /// Gives the variant's own name, as the attribute's expansion writes it.
+    /// Returns the variant's own name, as the attribute's expansion writes it.
     #[must_use]
     pub const fn variant(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ impl Filter {
         Self::ALL.into_iter().find(|filter| filter.name() == name)
     }
 
-    /// Tells whether a value of this shape can go through the filter.
+    /// Returns `true` if the filter takes a value of this shape.
     ///
     /// `trim`, `lower` and `display` are for free text; `raw` also for a single character. With any
     /// other shape they are a mistake: they would have no effect, or the text would not have the
@@ -127,7 +127,7 @@ impl Filter {
         }
     }
 
-    /// Says why the filter does not take a value of this shape, and what to do.
+    /// Returns the message for a value of a shape that the filter does not take.
     #[must_use]
     pub fn refusal(self, shape: Shape) -> String {
         let (filter, shape) = (self.name(), shape.name());
@@ -142,7 +142,8 @@ impl Placeholder {
         self.path.join(".")
     }
 
-    /// Gives the shape of the rendered text: the one written or else `shape_of`, after the filters.
+    /// Returns the shape of the rendered text, after the filters. `shape_of` gives the value's
+    /// shape if none is written.
     ///
     /// `raw` makes text and characters [`Shape::Raw`]; `display` without a written shape makes
     /// anything [`Shape::Text`].
@@ -154,10 +155,10 @@ impl Placeholder {
         shape
     }
 
-    /// Gives the filters that do not take the value, whose shape is the one written or else
-    /// `shape_of`.
+    /// Returns the filters that do not take a value of the placeholder's shape, which `shape_of`
+    /// gives if none is written.
     ///
-    /// [`parse`](crate::parse()) refuses them if the shape is written; this is for a shape that a
+    /// [`parse`](crate::parse()) refuses misfits of a written shape; this is for a shape that a
     /// type implies.
     pub fn misfits(&self, shape_of: impl Fn(&Self) -> Shape) -> Vec<Filter> {
         let shape = self.value_shape(shape_of);
@@ -203,11 +204,11 @@ impl PartialEq for Placeholder {
 impl Eq for Placeholder {}
 
 impl Pattern {
-    /// Gives the pattern in canonical form: every placeholder has its shape, and filters are in one
-    /// order and have an effect.
+    /// Returns the pattern in canonical form: every placeholder has its shape, and filters are in
+    /// one order and have an effect.
     ///
-    /// `shape_of` is called for each placeholder without a written shape. The result has the same
-    /// language, also after it is printed and parsed, so records store it.
+    /// `shape_of` is called for each placeholder without a written shape. The result has the
+    /// language of the original, even after it is printed and parsed, so records store it.
     #[must_use]
     pub fn shaped(&self, shape_of: impl Fn(&Placeholder) -> Shape) -> Self {
         let parts = self.parts.iter().map(|part| match part {
@@ -219,7 +220,7 @@ impl Pattern {
         }
     }
 
-    /// Tells whether two shaped patterns are the same pattern: the same text, shapes and filters.
+    /// Returns `true` if two shaped patterns have equal text, shapes and filters.
     ///
     /// The names of placeholders do not matter, nor whether one takes a slice: `account:<from>` and
     /// `account:<ids*>` lock the same accounts.
@@ -233,7 +234,7 @@ impl Pattern {
         self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(same)
     }
 
-    /// Gives the pattern with one name for all placeholders: equal for patterns of [one
+    /// Returns the pattern with one name for all placeholders: equal for patterns of [one
     /// form](Self::same_form).
     #[must_use]
     pub fn without_names(&self) -> Self {
@@ -247,7 +248,7 @@ impl Pattern {
         pattern
     }
 
-    /// Gives the one text that a pattern without placeholders renders.
+    /// Returns the one text that a pattern without placeholders renders.
     #[must_use]
     pub fn constant(&self) -> Option<String> {
         let texts = self.parts.iter().map(|part| match part {
@@ -257,7 +258,7 @@ impl Pattern {
         texts.collect()
     }
 
-    /// Gives the placeholders in order.
+    /// Returns the placeholders in order.
     pub fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,

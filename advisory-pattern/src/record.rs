@@ -19,7 +19,7 @@ use format::{Field, MAGIC, decode, encode, records_of};
 pub use format::{MODULE_PATH, RECORD_VERSION};
 pub use key::decode_key;
 
-/// Holds one lock site as a program contains it.
+/// A lock site as a program contains it.
 ///
 /// # Examples
 ///
@@ -54,10 +54,9 @@ pub struct Record {
     /// The values of placeholders that the site computes, each with its expression:
     /// `with(day = req.at.date())`.
     pub with: Vec<(String, String)>,
-    /// How the rendered key becomes a number; `sha256` for a lease, whose key stays a text.
+    /// How the rendered key becomes a number; `sha256` for a lease, which keeps the text.
     pub derivation: String,
-    /// `xact`, `session`, `lease`; `none` for a declared key, whose scope is that of the sites that
-    /// use it.
+    /// `xact`, `session`, `lease`; `none` for a declared key, because its sites have the scope.
     pub scope: String,
     /// `exclusive` or `shared`.
     pub mode: String,
@@ -79,8 +78,7 @@ pub struct Record {
     pub keep: Option<String>,
     /// The other locks' names that this one may overlap, each with the reason.
     pub allow_overlap: Vec<(String, String)>,
-    /// The tables whose writes need the lock, if the site names some: a trigger refuses writes
-    /// without it.
+    /// The tables that must only be written under the lock, if the site names some.
     pub guards: Vec<String>,
     /// Why the pattern may be ambiguous.
     pub allow_ambiguous: Option<String>,
@@ -167,7 +165,7 @@ impl Record {
         })
     }
 
-    /// Gives the key space of the site's locks.
+    /// Returns the key space of the site's locks.
     ///
     /// # Errors
     /// A scope that this version does not know.
@@ -177,7 +175,7 @@ impl Record {
     }
 }
 
-/// The first version of the format whose readers know the derivation.
+/// The first version of the format that has the derivation.
 const fn first_version(derivation: Derivation) -> u32 {
     match derivation {
         Derivation::Sha256

@@ -62,7 +62,37 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns whether the bound on faults counts it.
+    /// The process that the step is about.
+    pub(crate) const fn process(self) -> Option<Process> {
+        match self {
+            Self::Tick | Self::Sweep | Self::FallBehind | Self::FailOver => None,
+            Self::Ask(of)
+            | Self::Try(of)
+            | Self::Answer(of)
+            | Self::LoseAnswer(of)
+            | Self::GiveUp(of)
+            | Self::LateTry(of)
+            | Self::Renew(of)
+            | Self::RenewUnanswered(of)
+            | Self::Release(of)
+            | Self::Fence(of)
+            | Self::Complete(of)
+            | Self::Commit(of)
+            | Self::CommitUnanswered(of)
+            | Self::RollBack(of)
+            | Self::EndSession(of)
+            | Self::Store(of)
+            | Self::TakeOver(of)
+            | Self::Stop(of)
+            | Self::Resume(of)
+            | Self::Crash(of)
+            | Self::Write(of)
+            | Self::DoWork(of)
+            | Self::Mark(of) => Some(of),
+        }
+    }
+
+    /// Returns whether the step counts as a fault.
     #[must_use]
     pub const fn is_fault(self) -> bool {
         matches!(

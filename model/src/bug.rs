@@ -1,4 +1,4 @@
-//! Bugs that can be put into the model, so that the check is seen to fail.
+//! Bugs that can be put into the model: each must make the check fail.
 
 use crate::lease_property::LeaseProperty;
 use std::str::FromStr;
@@ -60,7 +60,7 @@ impl Bug {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Now => {
-                "a lease whose expiry is computed with `now()`, in a transaction that has waited"
+                "a lease with an expiry from `now()`, computed in a transaction that has waited"
             }
             Self::SweptToken => {
                 "tokens that are counted in the lease's row, and a sweep that deletes the row"
@@ -69,7 +69,9 @@ impl Bug {
             Self::UnfencedLeader => {
                 "a leader that does not renew its lease and writes without the fence"
             }
-            Self::OldTimeline => "a sequence that is behind after a failover with lost writes",
+            Self::OldTimeline => {
+                "a sequence that continues from an old number after a failover with lost writes"
+            }
             Self::WeakTakeOver => "a take-over that does not wait for a fenced write",
             Self::LateClock => {
                 "a holder that counts its time from the answer instead of the request"

@@ -58,7 +58,7 @@ pub fn find(bug: Bug) -> Option<(Leases, Vec<Action>)> {
         };
         let name = bug.property().name();
         let finish = HasDiscoveries::AllOf([name].into());
-        // The checker returns the last of several paths, so it sees no longer ones.
+        // The checker returns the last of several paths, so longer ones are kept from it.
         let checker = model.clone().checker().target_max_depth(states);
         let checker = checker.finish_when(finish).spawn_bfs().join();
         let path = checker.discovery(name)?;

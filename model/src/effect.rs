@@ -107,8 +107,8 @@ impl Leases {
             Action::Tick => Self::tick(state),
             Action::Sweep => {
                 let row = state.data.row.filter(|row| !row.is_valid())?;
-                let is_behind = row.token > state.data.sequence && !self.has(Bug::SweptToken);
-                if is_behind || self.is_locked(state) {
+                let is_newest = row.token > state.data.sequence && !self.has(Bug::SweptToken);
+                if is_newest || self.is_locked(state) {
                     return None;
                 }
                 state.data.row = None;
@@ -176,19 +176,8 @@ impl Leases {
                     ..Caller::default()
                 };
             }
-            Action::Renew(of)
-            | Action::RenewUnanswered(of)
-            | Action::Release(of)
-            | Action::Fence(of)
-            | Action::Complete(of)
-            | Action::Commit(of)
-            | Action::CommitUnanswered(of)
-            | Action::RollBack(of)
-            | Action::EndSession(of)
-            | Action::Store(of)
-            | Action::Write(of)
-            | Action::DoWork(of)
-            | Action::Mark(of) => {
+            _ => {
+                let of = action.process()?;
                 let Call::Holding(lease) = state.processes[of].call else {
                     return None;
                 };
@@ -232,7 +221,7 @@ impl Leases {
         Some(())
     }
 
-    /// Sessions and what is under way are gone; what the holders know stays.
+    /// Sessions, and messages under way, are lost; the holders keep what they know.
     fn fail_over(state: &mut State) -> Option<()> {
         state.data = state.standby.take()?;
         state.timeline += 1;

@@ -24,7 +24,7 @@ pub enum Phase {
     Ended,
 }
 
-/// Why the body is stopped.
+/// The reason why the body is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stop {
     /// The row is lost, or about to expire.
@@ -36,7 +36,7 @@ pub enum Stop {
 /// The row on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowState {
-    /// Of this process, for as many ticks.
+    /// Held by this process, for this many ticks.
     Ours(u8),
     /// Ended by this process.
     Ended,
@@ -62,8 +62,8 @@ pub struct HoldState {
     pub is_ending: bool,
     /// Until its body must have returned.
     pub return_in: Option<u8>,
-    /// A renewal whose answer is on its way: the time since it was sent, and whether the row was
-    /// renewed.
+    /// A renewal without its answer so far: the time since it was sent, and true if it renewed the
+    /// row.
     pub renewal: Option<(u8, bool)>,
     /// An answer about a transaction, on its way.
     pub settling: Option<Settled>,

@@ -1,4 +1,4 @@
-//! Checks the model, or tells how a bug breaks it.
+//! Checks the model, or prints how a bug breaks it.
 
 use advisory_model::{Bug, Leases, check, find, story};
 use lexopt::{Arg, ValueExt as _};
@@ -43,7 +43,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let is_good = bugs.map_or_else(|| check_all(&models), |bugs| tell(&bugs));
+    let is_good = bugs.map_or_else(|| check_all(&models), |bugs| print_stories(&bugs));
     Ok(if is_good {
         ExitCode::SUCCESS
     } else {
@@ -74,7 +74,7 @@ fn check_all(models: &[Leases]) -> bool {
     is_good
 }
 
-fn tell(bugs: &[Bug]) -> bool {
+fn print_stories(bugs: &[Bug]) -> bool {
     let mut is_good = true;
     for bug in bugs {
         print(&format!("{}: {}", bug.name(), bug.description()));

@@ -8,7 +8,7 @@ pub type Process = usize;
 pub struct State {
     /// Committed on the primary.
     pub data: Data,
-    /// The standby's data, from when it is behind.
+    /// The standby's data, once it receives no more.
     pub standby: Option<Data>,
     /// Grows with each failover.
     pub timeline: u8,
@@ -17,7 +17,7 @@ pub struct State {
     pub storage: Written,
     /// For the properties.
     pub history: History,
-    /// How many calls and take-overs have begun. Each has this as its number.
+    /// How many calls and take-overs have begun: the number of the last one.
     pub calls: u8,
     pub faults: u8,
 }
@@ -50,7 +50,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns whether nobody else is granted the key.
+    /// Returns whether the row keeps the key from other grants.
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.is_kept || self.left > 0

@@ -1,4 +1,4 @@
-//! Which steps a process can take.
+//! The steps that a process can take.
 
 use crate::action::Action;
 use crate::bug::Bug;
@@ -10,7 +10,7 @@ impl Leases {
         let process = &state.processes[of];
         let may_fail = state.faults < self.faults;
         let may_call = state.calls < self.calls;
-        // What was sent arrives, whether the process runs or not.
+        // Messages under way arrive even if the process is stopped.
         if process.late_try.is_some() {
             steps.push(Action::LateTry(of));
         }

@@ -1,4 +1,4 @@
-//! Tells a path of the model, a line per step.
+//! A path of the model in words, a line per step.
 
 use crate::action::Action;
 use crate::leases::{Leases, TTL};
@@ -21,129 +21,75 @@ pub fn story(model: &Leases, actions: &[Action]) -> String {
     lines.join("\n")
 }
 
-const fn name(process: Process) -> &'static str {
-    ["A", "B", "C", "D"][process % 4]
-}
-
 fn sentence(before: &State, action: Action, after: &State) -> String {
-    let token = |of: Process| token(before, after, of);
-    let is_idle = |of: Process| after.processes[of].call == Call::Idle;
-    match action {
-        Action::Tick => format!("A tick of the clocks passes. {}", row(after)),
-        Action::Ask(of) => format!("{} asks for the lease.", name(of)),
-        Action::Try(of) if is_idle(of) => format!("The server refuses {}.", name(of)),
-        Action::Try(of) => {
-            let (name, token) = (name(of), token(of));
-            format!("The server grants {name} token {token}. {}", row(after))
-        }
-        Action::Answer(of) if is_idle(of) => {
-            format!("{} reads the answer when its time is over.", name(of))
-        }
-        Action::Answer(of) => match after.processes[of].call {
-            Call::Holding(lease) => format!(
-                "{} reads the answer, and relies on token {} for {} of {} ticks.",
-                name(of),
-                lease.token,
-                lease.left,
-                TTL
-            ),
-            _ => format!("{} reads the answer.", name(of)),
-        },
-        Action::LoseAnswer(of) => {
-            format!(
-                "The answer is lost. {} asks again for the same call.",
-                name(of)
-            )
-        }
-        Action::GiveUp(of) => format!(
-            "No answer comes. {} asks again for the same call; its first try is still under way.",
-            name(of)
-        ),
-        Action::LateTry(of) => {
-            format!("The first try of {} arrives now. {}", name(of), row(after))
-        }
-        Action::Renew(of) if is_idle(of) => format!("The renewal of {} is refused.", name(of)),
-        Action::Renew(of) => format!("{} renews. {}", name(of), row(after)),
-        Action::RenewUnanswered(of) => {
-            format!(
-                "{} renews, and the answer is lost. {}",
-                name(of),
-                row(after)
-            )
-        }
-        Action::TakeOver(of) => format!(
-            "{} takes the lease over, with token {}. {}",
-            name(of),
-            token(of),
-            row(after)
-        ),
-        Action::Sweep => "The expired row is removed.".to_owned(),
-        Action::Stop(of) => format!("{} is stopped.", name(of)),
-        Action::Resume(of) => format!("{} continues.", name(of)),
-        Action::Crash(of) => format!("{} dies, and is started again.", name(of)),
-        Action::FallBehind => "From now on the standby receives nothing.".to_owned(),
-        Action::FailOver => {
-            format!(
-                "The primary fails, and the standby is promoted. {}",
-                row(after)
-            )
-        }
-        of_a_body => body_sentence(before, of_a_body, after),
-    }
-}
-
-fn body_sentence(before: &State, action: Action, after: &State) -> String {
-    let token = |of: Process| token(before, after, of);
-    let is_open = |of: Process| after.processes[of].transaction.is_some();
-    let kind = |of: Process| match before.processes[of].transaction {
+    let of = action.process().unwrap_or_default();
+    let name = ["A", "B", "C", "D"][of % 4];
+    let (token, row) = (token(before, after, of), row(after));
+    let process = &after.processes[of];
+    let (is_idle, is_open) = (process.call == Call::Idle, process.transaction.is_some());
+    let written = match before.processes[of].transaction {
         Some(Transaction::Completed) => "the work and its mark are",
         _ => "its write is",
     };
     match action {
-        Action::Release(of) => format!("{} ends its call. {}", name(of), row(after)),
-        Action::Fence(of) if is_open(of) => format!(
-            "{} begins a transaction, and its fence with token {} passes.",
-            name(of),
-            token(of)
-        ),
-        Action::Fence(of) => format!("The fence of {} is refused.", name(of)),
-        Action::Complete(of) if is_open(of) => format!(
-            "{} begins a transaction, does the work, and marks it as done with token {}.",
-            name(of),
-            token(of)
-        ),
-        Action::Complete(of) => format!("`complete` of {} is refused.", name(of)),
-        Action::Commit(of) => format!(
-            "The commit of {} arrives: {} there, with token {}.",
-            name(of),
-            kind(of),
-            token(of)
-        ),
-        Action::CommitUnanswered(of) => format!(
-            "The commit of {} arrives: {} there. The answer is lost.",
-            name(of),
-            kind(of)
-        ),
-        Action::RollBack(of) => format!("{} rolls back.", name(of)),
-        Action::EndSession(of) => {
+        Action::Tick => format!("A tick of the clocks passes. {row}"),
+        Action::Ask(_) => format!("{name} asks for the lease."),
+        Action::Try(_) if is_idle => format!("The server refuses {name}."),
+        Action::Try(_) => format!("The server grants {name} token {token}. {row}"),
+        Action::Answer(_) if is_idle => {
+            format!("{name} reads the answer after the lease has expired.")
+        }
+        Action::Answer(_) => match process.call {
+            Call::Holding(lease) => format!(
+                "{name} reads the answer, and relies on token {token} for {} of {TTL} ticks.",
+                lease.left
+            ),
+            _ => format!("{name} reads the answer."),
+        },
+        Action::LoseAnswer(_) => {
+            format!("The answer is lost. {name} repeats the request.")
+        }
+        Action::GiveUp(_) => {
             format!(
-                "The server ends the session of {}, which has stopped.",
-                name(of)
+                "No answer comes. {name} repeats the request; its first try is still under way."
             )
         }
-        Action::Store(of) => format!(
-            "A storage elsewhere accepts the write of {} with token {}.",
-            name(of),
-            token(of)
+        Action::LateTry(_) => format!("The first try of {name} arrives now. {row}"),
+        Action::Renew(_) if is_idle => format!("The renewal of {name} is refused."),
+        Action::Renew(_) => format!("{name} renews. {row}"),
+        Action::RenewUnanswered(_) => format!("{name} renews, and the answer is lost. {row}"),
+        Action::TakeOver(_) => format!("{name} takes the lease over, with token {token}. {row}"),
+        Action::Sweep => "The expired row is removed.".to_owned(),
+        Action::Stop(_) => format!("{name} is stopped."),
+        Action::Resume(_) => format!("{name} continues."),
+        Action::Crash(_) => format!("{name} dies, and is started again."),
+        Action::FallBehind => "From now on the standby receives nothing.".to_owned(),
+        Action::FailOver => format!("The primary fails, and the standby is promoted. {row}"),
+        Action::Release(_) => format!("{name} ends its call. {row}"),
+        Action::Fence(_) if is_open => {
+            format!("{name} begins a transaction, and its fence with token {token} passes.")
+        }
+        Action::Fence(_) => format!("The fence of {name} is refused."),
+        Action::Complete(_) if is_open => format!(
+            "{name} begins a transaction, does the work, and marks it as done with token {token}."
         ),
-        Action::Write(of) => format!(
-            "{} writes with token {}, without a fence.",
-            name(of),
-            token(of)
-        ),
-        Action::DoWork(of) => format!("{} does the work and commits it.", name(of)),
-        Action::Mark(of) => format!("{} marks the work as done. {}", name(of), row(after)),
-        other => format!("{other:?}"),
+        Action::Complete(_) => format!("`complete` of {name} is refused."),
+        Action::Commit(_) => {
+            format!("The commit of {name} arrives: {written} there, with token {token}.")
+        }
+        Action::CommitUnanswered(_) => {
+            format!("The commit of {name} arrives: {written} there. The answer is lost.")
+        }
+        Action::RollBack(_) => format!("{name} rolls back."),
+        Action::EndSession(_) => {
+            format!("The server ends the session of {name}, which has stopped.")
+        }
+        Action::Store(_) => {
+            format!("A storage elsewhere accepts the write of {name} with token {token}.")
+        }
+        Action::Write(_) => format!("{name} writes with token {token}, without a fence."),
+        Action::DoWork(_) => format!("{name} does the work and commits it."),
+        Action::Mark(_) => format!("{name} marks the work as done. {row}"),
     }
 }
 

@@ -50,7 +50,7 @@ impl Account {
         command
     }
 
-    /// Whether this user may create files in `folder`.
+    /// Returns whether this user may create files in `folder`.
     fn can_write(self, folder: &Path) -> bool {
         let test = "test -d \"$0\" && test -w \"$0\" && test -x \"$0\"";
         self.command("sh")

@@ -74,7 +74,7 @@ macro_rules! assert_matches {
     };
 }
 
-/// What was tried, as the end of a message.
+/// Formats the description of a call, as the end of a message.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tried {

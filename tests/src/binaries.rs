@@ -42,7 +42,7 @@ const PLACES: &[(&str, &str, &str)] = &[
 const PLAIN: &[&str] = &["/usr/bin", "/usr/local/bin"];
 
 impl Binaries {
-    /// A program beside `pg_ctl`; beside what that is a link to, if it is not there itself.
+    /// A program in the folder of `pg_ctl`, or in the folder that `pg_ctl` links to.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         let program = self.bin.join(name);
         let linked = self.bin.join("pg_ctl").canonicalize();

@@ -65,8 +65,8 @@ pub async fn bookings(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i6
         .await
 }
 
-/// Runs steps in a transaction of diesel-async, with functions that all of its versions have:
-/// before 0.9 `transaction` takes other closures.
+/// Runs steps in a transaction, with functions that every version of diesel-async has: before 0.9,
+/// `transaction` takes other closures.
 pub async fn in_transaction<R, E: From<DieselError>>(
     conn: &mut AsyncPgConnection,
     steps: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<R, E>,
@@ -111,21 +111,4 @@ pub async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
         .await
         .unwrap();
     (db, holder, conn)
-}
-
-/// Whether PostgreSQL refused to serialize a transaction.
-pub fn is_serialization_failure(error: &Error) -> bool {
-    use diesel::result::DatabaseErrorKind::SerializationFailure;
-    matches!(error, Error::Database(diesel::result::Error::DatabaseError(kind, _)) if matches!(kind, SerializationFailure))
-}
-
-/// A SERIALIZABLE call can fail because of an earlier one on its key that PostgreSQL has not yet
-/// marked as ended when it releases the advisory lock. Without the lock, many more calls fail.
-pub fn assert_few_serialization_failures(isolation: Isolation, failures: usize, calls: usize) {
-    eprintln!("{isolation:?}: {failures} of {calls} calls on one key failed with 40001");
-    let limit = match isolation {
-        Isolation::Serializable => calls / 50,
-        _ => 0,
-    };
-    assert!(failures <= limit, "{isolation:?}: {failures} of {calls}");
 }

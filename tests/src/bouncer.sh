@@ -5,7 +5,7 @@ PATH=$PATH:/usr/sbin:/usr/local/sbin
 command -v "$4" >/dev/null || { echo missing; exit 1; }
 folder=$(mktemp -d "$1/advisory-XXXXXX") || exit 1
 trap 'kill -KILL "$pid" 2>/dev/null; rm -rf "$folder"' EXIT
-# The port is that of the server, so that an address has the same form.
+# The port is that of the server, so that the addresses of both have one form.
 cat >"$folder/settings" <<CONF
 [databases]
 * = host='$2' port=5432 user=postgres

@@ -44,7 +44,7 @@ impl Store {
     }
 }
 
-/// Candidates that run until they are told to end.
+/// Candidates that run until [`end`](Self::end).
 pub struct Campaigns {
     store: Arc<Mutex<Store>>,
     wrote: Arc<Notify>,
@@ -72,7 +72,7 @@ impl Campaigns {
         campaigns
     }
 
-    /// Waits until the store is as asked.
+    /// Waits until the condition returns a value.
     pub async fn until<T>(&self, mut is_so: impl FnMut(&Store) -> Option<T>) -> T {
         let since = Instant::now();
         loop {

@@ -40,7 +40,7 @@ pub fn failure(message: &str) -> Error {
     Error::Database(DieselError::QueryBuilderError(message.into()))
 }
 
-/// Whether a body has returned this error of its own.
+/// Returns whether this is a [`failure`].
 pub fn is_failure(error: &Error) -> bool {
     matches!(error, Error::Database(DieselError::QueryBuilderError(_)))
 }

@@ -61,8 +61,8 @@ impl Database {
         })
     }
 
-    /// How long its `until_…` methods wait, instead of half a minute: for a state that must not
-    /// occur.
+    /// Sets how long the `until_…` methods wait, by default half a minute: for a state that must
+    /// not occur.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -87,7 +87,7 @@ impl Database {
         Self::deadpool_at(&self.url, size)
     }
 
-    /// The same of another address, such as that of a pooler.
+    /// Like [`Self::deadpool`], for another address, such as that of a pooler.
     pub fn deadpool_at(url: impl Into<String>, size: usize) -> deadpool::Pool<AsyncPgConnection> {
         let manager = AsyncDieselConnectionManager::new(url);
         let pool = deadpool::Pool::builder(manager).max_size(size).build();
@@ -114,7 +114,7 @@ impl Database {
         Self::r2d2_at(&self.url, size)
     }
 
-    /// The same of another address, such as that of a pooler.
+    /// Like [`Self::r2d2`], for another address, such as that of a pooler.
     pub fn r2d2_at(url: &str, size: u32) -> r2d2::Pool<ConnectionManager<PgConnection>> {
         r2d2::Pool::builder()
             .max_size(size)
@@ -214,7 +214,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         .join(": ")
 }
 
-/// Unique on the server too: other processes may create databases on the same server.
+/// A name that is unique on the server, where other processes may create databases too.
 fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let started = SystemTime::now()

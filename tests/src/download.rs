@@ -208,7 +208,7 @@ impl Package {
     }
 }
 
-/// The user's cache; as root, one that the server's own user can read as well.
+/// The user's cache, or as root one that the server's own user can read.
 fn cache(account: Account) -> PathBuf {
     let absolute = |name| {
         env::var_os(name)

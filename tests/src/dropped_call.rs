@@ -1,5 +1,5 @@
-//! Locked calls of each scope, for tests that drop them, and what must be left: others that are
-//! unaffected.
+//! Locked calls of each scope, for tests that drop them, and other sessions, which a drop must not
+//! affect.
 
 use crate::Database;
 use crate::bookings::{committed, execute, in_transaction, insert};
@@ -55,7 +55,7 @@ pub const SOON: Duration = Duration::from_secs(30);
 pub const DROPS: usize = 3;
 
 impl Scope {
-    /// Whether the lock is session-level.
+    /// Returns whether the lock is session-level.
     pub fn is_session(self) -> bool {
         matches!(self, Self::Session | Self::OneOfSession)
     }
@@ -79,7 +79,7 @@ pub async fn call<C: Connection>(conn: &mut C, scope: Scope, wait: Wait) -> Resu
     call_noting(conn, scope, wait, &Cell::new(false)).await
 }
 
-/// The same; it also records when its end is requested.
+/// Like [`call`]; sets `is_ending` when the end is requested.
 pub async fn call_noting<C: Connection>(
     conn: &mut C,
     scope: Scope,
@@ -118,7 +118,7 @@ async fn lock_once<C: Connection>(
     held.finish(result.map_err(Error::Database)).await
 }
 
-/// Other sessions of the same server, each almost always running a statement.
+/// Other sessions of the server, each almost always running a statement.
 pub struct Bystanders {
     is_over: Arc<AtomicBool>,
     sessions: Vec<JoinHandle<usize>>,
@@ -152,7 +152,8 @@ impl Bystanders {
     }
 }
 
-/// The next transaction on the connection commits, and none of its statements is cancelled.
+/// Asserts that the next transaction on the connection commits: none of its statements is
+/// cancelled.
 pub async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: &str) {
     let before = committed(db, 1).await;
     in_transaction::<_, DieselError>(conn, async |conn| {
@@ -165,15 +166,15 @@ pub async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: &str) {
     assert_eq!(committed(db, 1).await, before + 1, "after {after}");
 }
 
-/// The session has ended, with its locks, waits and transaction.
+/// Waits until the session has ended, with its locks, waits and transaction.
 pub async fn until_ended(db: &Database, pid: i32, after: &str) {
     let session = format!("SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid}");
     db.until_empty(SOON, &format!("the end of the session, {after}"), &session)
         .await;
 }
 
-/// The first session-level call of a process first checks whether the setting `advisory.pooler`
-/// exists.
+/// Makes the check of the setting `advisory.pooler`, which the first session-level call of a
+/// process makes.
 pub async fn ask_for_the_pooler(db: &Database) {
     let mut conn = db.connect().await;
     let held = session::acquire(&mut conn, 1).await.unwrap();

@@ -41,7 +41,7 @@ pub async fn number(conn: &mut AsyncPgConnection, sql: &str) -> i64 {
     asked.unwrap()
 }
 
-/// Asks until the condition holds.
+/// Polls until the condition holds.
 pub async fn until(conn: &mut AsyncPgConnection, condition: &str) {
     let since = Instant::now();
     while number(conn, &format!("SELECT count(*) WHERE {condition}")).await == 0 {
@@ -50,7 +50,8 @@ pub async fn until(conn: &mut AsyncPgConnection, condition: &str) {
     }
 }
 
-/// The standby has what was committed until now, and gets nothing of what comes later.
+/// Waits until the standby has everything that is committed now, and cuts it off from later
+/// changes.
 pub async fn cut_off(primary: &OwnServer, standby: &OwnServer) {
     let (mut from, mut to) = (connect(primary).await, connect(standby).await);
     // A release is not flushed to the disk by its own commit, and not sent before that.
@@ -76,7 +77,7 @@ pub async fn token(server: &OwnServer, text: &str) -> i64 {
     granted.unwrap().get()
 }
 
-/// Connects to whichever server is the primary, as soon as there is one.
+/// Connects to the primary as soon as there is one.
 pub async fn reconnect(url: &str) -> AsyncPgConnection {
     let since = Instant::now();
     loop {
@@ -88,7 +89,7 @@ pub async fn reconnect(url: &str) -> AsyncPgConnection {
     }
 }
 
-/// Both servers in the URL, and only the one that writes is wanted.
+/// An address of both servers, for connections to the one that accepts writes.
 pub fn either(first: &OwnServer, second: &OwnServer) -> String {
     let folder = |server: &OwnServer| {
         let folder = server.file("");

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that reads from a pipe whose other end only this process has. If the pipe closes before
-/// a line arrives, the shell kills the process, even a stopped one.
+/// A shell that reads from a pipe of this process. If the pipe closes before a line arrives, the
+/// shell kills the process, even a stopped one.
 pub struct Guardian(Child);
 
 impl Guardian {
@@ -35,12 +35,12 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         // Without this line it would kill whichever process has the number by then.
-        let told = self
+        let sent = self
             .0
             .stdin
             .take()
             .map(|mut pipe| pipe.write_all(b"leave\n"));
-        drop(told);
+        drop(sent);
         drop(self.0.wait());
     }
 }

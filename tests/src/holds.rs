@@ -8,9 +8,8 @@ pub const SERVERS_MORE: Duration = Duration::from_secs(1);
 /// How many attempts a busy machine has to run one round in time.
 pub const ROUNDS: usize = 20;
 
-/// Runs rounds until one is in time. If this process was suspended past the server's bound, the
-/// server has ended the session, as it should. Such a round is `None`, and says nothing about the
-/// client.
+/// Runs rounds until one is in time. A round returns `None` if this process was suspended past the
+/// server's bound: the server has ended the session, so the round proves nothing about the client.
 pub async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..ROUNDS {
         if let Some(seen) = round().await {
@@ -20,7 +19,7 @@ pub async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     panic!("none of {ROUNDS} rounds was in time");
 }
 
-/// Whether the server's bound cannot have passed yet.
+/// Returns whether the server's bound cannot have passed yet.
 pub fn is_early(started: Instant, bound: Duration) -> bool {
     started.elapsed() < bound + SERVERS_MORE
 }

@@ -23,8 +23,8 @@ const GENEROUS: Duration = Duration::from_secs(60);
 /// A pool of these tests.
 pub type Pool = deadpool::Pool<AsyncPgConnection>;
 
-/// A database with the table, whose sequence has been moved to the server's timeline as by the
-/// first grant.
+/// A database with the table, and with its sequence at the server's timeline, as after the first
+/// grant.
 pub async fn database() -> Database {
     let db = Database::create().await;
     Table::new().set_up(&mut db.connect().await).await.unwrap();
@@ -72,14 +72,14 @@ pub async fn once(leases: &Leases<impl Store>, request: Request) -> Result<Fenci
     held.finish(Ok(token)).await
 }
 
-/// Grants a lease that nothing renews or ends, as one of a process that is dead by now.
+/// Grants a lease that nothing renews or ends, like one of a dead process.
 pub async fn orphan(url: &str, table: &Table, request: Request) -> Lease {
     let leases = leases_at(url, 1).table(table.clone());
     let held = leases.acquire(request.clone()).await.unwrap();
     let mut conn = AsyncPgConnection::establish(url).await.unwrap();
     let lease = table.take_over(&mut conn, request, held.lease().token());
     let lease = lease.await.unwrap().unwrap();
-    // The key is another grant's by now.
+    // The key belongs to another grant now.
     held.finish(Ok::<_, Error>(())).await.unwrap_err();
     lease
 }
@@ -205,12 +205,11 @@ impl Role {
     }
 }
 
-/// A body that still runs with so little time left is dropped too late: a tenth of the ttl is a
-/// safety margin.
+/// The least remaining time with which a body may run: the safety margin is a tenth of the ttl.
 pub const NEAR: Duration = Duration::from_millis(50);
 
-/// Checks repeatedly how long the lease is held, and whether it is held by the server's clock: a
-/// body that runs too close to the expiry is found, however slow the machine is.
+/// Runs like a body, and asserts repeatedly that the lease is held, on this process's clock and on
+/// the server's.
 pub async fn run_while_held(db: &Database, lease: &Lease) -> ! {
     let held =
         "SELECT count(*) FROM advisory_lease WHERE expires_at > pg_catalog.clock_timestamp()";
@@ -218,6 +217,6 @@ pub async fn run_while_held(db: &Database, lease: &Lease) -> ! {
     loop {
         pause.tick().await;
         assert!(lease.remaining() > NEAR, "the body runs at the expiry");
-        assert_eq!(db.count(held).await, 1, "the body runs behind the expiry");
+        assert_eq!(db.count(held).await, 1, "the body runs after the expiry");
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! What tests share is in the public modules, by subject: what they do in a database ([`bookings`],
 //! [`blocking`], [`leases`], [`claims`]), how a call ends or waits ([`dropped_call`], [`futures`],
-//! [`holds`], [`polls`]), and what the server or the process shows of it ([`held_keys`],
+//! [`holds`], [`polls`]), and how the server or the process shows it ([`held_keys`],
 //! [`monitor`], [`settings`], [`lock_order`]). None has a lock site or a claim: those would be in
 //! the inventory of every program that links this library.
 #![allow(
@@ -58,7 +58,6 @@ mod server;
 pub mod settings;
 mod standby;
 pub mod statements;
-pub mod test_transactions;
 mod wire;
 pub mod written_migrations;
 
@@ -84,8 +83,8 @@ pub const DEBUG_CHECKS: &str = "ADVISORY_DEBUG_CHECKS";
 pub const BACKSLASH_ESCAPES: &str = "SELECT set_config(name, 'off', false) FROM pg_settings \
      WHERE current_setting('server_version_num')::int < 190000 AND name IN ('standard_conforming_strings', 'escape_string_warning')";
 
-/// Whether the library's checks of debug builds run in this process. Without them a debug build
-/// behaves like a release build.
+/// Returns whether the library's checks of debug builds run in this process. Without them, a debug
+/// build behaves like a release build.
 pub fn debug_checks_are_on() -> bool {
     cfg!(debug_assertions) && std::env::var_os(DEBUG_CHECKS).is_none_or(|value| value != "off")
 }

@@ -1,11 +1,12 @@
 //! Programs that end with the process that started them.
 //!
-//! A small shell script (`server.sh`, `bouncer.sh`) starts it and waits on a pipe whose other end
-//! only this process has. When this process ends, in whatever way (return, panic, Ctrl-C,
-//! `kill -9`), the pipe closes and the shell stops the program and removes its folder.
+//! A small shell script (`server.sh`, `bouncer.sh`) starts the program and reads from a pipe of
+//! this process. However this process ends (return, panic, Ctrl-C, `kill -9`), the pipe closes, and
+//! the shell stops the program and removes its folder.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 
@@ -14,7 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::HarnessError;
 use crate::account::Account;
 
-/// A program that listens on a socket in a folder of its own, and the pipe whose closing ends it.
+/// A program that listens on a socket in a folder of its own. Closing the pipe ends it.
 pub(crate) struct Lifeline {
     folder: String,
     _pipe: Option<ChildStdin>,
@@ -77,6 +78,13 @@ impl Lifeline {
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         format!("postgres://postgres@{folder}{port}/{database}")
     }
+}
+
+/// A port that is free now. Nothing guarantees that it stays free until a program uses it.
+pub(crate) fn free_port() -> Result<u16, HarnessError> {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
+    let free = free.map_err(|error| HarnessError::new(format!("a free port: {error}")))?;
+    Ok(free.port())
 }
 
 /// Runs a script in a folder of its own, its first argument, and like the server not as root.

@@ -2,7 +2,7 @@
 
 use advisory_runtime::inventory::{Edge, LockOrder, lock_order};
 
-/// The records of locks whose patterns begin with this.
+/// The records of locks with patterns that begin with `of`.
 pub fn order(of: &str) -> LockOrder {
     let mut order = lock_order();
     order.edges.retain(|edge| is_of(edge, of));

@@ -43,8 +43,8 @@ pub fn waits(mut conn: AsyncPgConnection, sql: impl Into<String>) -> JoinHandle<
     })
 }
 
-/// Waits until this many backends of the database wait for a lock of any kind. By then `pg_locks`
-/// says since when: it shows a waiter a moment earlier.
+/// Waits until this many backends of the database wait for a lock of any kind. Then `pg_locks`
+/// shows since when, which it does a moment after it shows the waiter.
 pub async fn until_waiters(db: &Database, count: i32) {
     let short = format!(
         "SELECT 'fewer' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \

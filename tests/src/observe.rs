@@ -42,7 +42,7 @@ pub struct AdvisoryLock {
     pub key: LockedKey,
     /// `ExclusiveLock` or `ShareLock`.
     pub mode: String,
-    /// Whether it is held; otherwise its backend waits for it.
+    /// True if it is held, false if its backend waits for it.
     pub granted: bool,
     /// The backend that holds it or waits for it.
     pub pid: i32,

@@ -1,8 +1,8 @@
-//! Texts that would end a comment or begin a statement, and whether one has.
+//! Texts that would end a comment or begin a statement, and an assertion that none did.
 
 use diesel_async::AsyncPgConnection;
 
-/// Texts of everything that could end a comment or begin a statement; the same in each run.
+/// Pseudo-random texts of everything that could end a comment or begin a statement.
 pub struct Texts(pub u64);
 
 const PIECES: [&str; 30] = [

@@ -1,11 +1,10 @@
 //! A real Odyssey, a pooler that numbers its clients at random and listens on TCP.
 
 use std::env;
-use std::net::{Ipv4Addr, TcpListener};
 
 use crate::Database;
 use crate::bouncer::socket_of;
-use crate::lifeline::{Lifeline, shell};
+use crate::lifeline::{Lifeline, free_port, shell};
 use crate::server::owns_server;
 
 /// The program to use instead of the installed `odyssey`.
@@ -25,9 +24,7 @@ impl Odyssey {
             return Err("the server is not our own");
         }
         let (socket, rules) = (socket_of(database.url()), rules.to_owned());
-        // The port is free now; nothing guarantees that it stays free until Odyssey uses it.
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
-        let port = free.unwrap().port();
+        let port = free_port().unwrap();
         let started = Lifeline::start_installed("Odyssey is not installed", move || {
             let mut shell = shell(include_str!("odyssey.sh"), "advisory-tests-odyssey")?;
             shell.arg(socket).arg(port.to_string()).arg(rules);

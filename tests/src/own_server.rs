@@ -1,12 +1,12 @@
 //! A server that a test may stop or crash, and start again.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
 use crate::HarnessError;
+use crate::lifeline::free_port;
 use crate::server::Server;
 
 /// A server that only one test uses. Dropping this ends it.
@@ -23,18 +23,16 @@ impl OwnServer {
     /// Starts one that also listens on TCP; its address there is the second value.
     pub async fn start_on_a_port() -> Result<(Self, String), HarnessError> {
         blocking(|| {
-            // The port is free now; nothing guarantees that it stays free until the server uses it.
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
-            let port = free.map_err(|error| HarnessError::new(format!("a free port: {error}")))?;
-            let server = Server::start("primary", Some(port.port()), None)?;
-            let password = server.password()?;
-            let url = format!("postgres://postgres:{password}@{port}/postgres");
+            let port = free_port()?;
+            let server = Server::start("primary", Some(port), None)?;
+            let password = server.read("password")?;
+            let url = format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres");
             Ok((Self(Arc::new(server)), url))
         })
         .await
     }
 
-    /// Starts one whose `postgres` is run by `command`, such as `valgrind`, in the server's folder.
+    /// Starts one with `postgres` run by `command`, such as `valgrind`, in the server's folder.
     pub async fn start_under(command: &str) -> Result<Self, HarnessError> {
         let command = command.to_owned();
         blocking(move || {
@@ -51,7 +49,7 @@ impl OwnServer {
 
     /// The server's log so far.
     pub fn log(&self) -> String {
-        self.0.log().unwrap_or_else(|error| panic!("{error}"))
+        self.0.read("log").unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A file in its folder: `log`, or one below `data`.
@@ -94,13 +92,13 @@ impl OwnServer {
         self.control(vec!["promote"]).await;
     }
 
-    /// Whether the server came with `pg_rewind`, which [`rejoin`](Self::rejoin) needs.
+    /// Returns whether the server came with `pg_rewind`, which [`rejoin`](Self::rejoin) needs.
     pub fn can_rejoin(&self) -> bool {
         self.0.has("pg_rewind")
     }
 
-    /// Makes it, if it is stopped, a standby of another one that was promoted meanwhile: what only
-    /// it has is given up. It needs `wal_log_hints`, and a checkpoint of the other one.
+    /// Makes this stopped server a standby of another one that was promoted meanwhile. Changes that
+    /// only this server has are lost. Needs `wal_log_hints`, and a checkpoint of the other server.
     pub async fn rejoin(&self, primary: &Self) {
         let (server, primary) = (Arc::clone(&self.0), primary.file(""));
         done(move || server.rewind(&primary)).await;

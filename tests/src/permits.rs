@@ -3,7 +3,7 @@
 use crate::{Database, LockedKey};
 use std::collections::HashSet;
 
-/// The three permits of key 42, the same in every release.
+/// The three permits of key 42, which never change.
 pub const PERMITS: [i64; 3] = [42, -1_895_220_358_444_740_834, -1_987_569_500_528_109_462];
 
 /// The keys that are held, in the order of [`PERMITS`].

@@ -5,15 +5,15 @@ use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
-/// What the process is to do.
+/// The variable with the role of the process.
 pub const ROLE: &str = "ADVISORY_TEST_STOPPED_ROLE";
 
-/// The database on which it does it.
+/// The variable with the address of its database.
 pub const URL: &str = "ADVISORY_TEST_STOPPED_URL";
 
 const HELD: &str = "held";
 
-/// Tells the other process, on a separate line between those of the test harness.
+/// Reports to the other process that the lock is held, on a line between those of the test harness.
 pub fn say_held() {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{HELD}")

@@ -34,14 +34,6 @@ pub async fn until_missed(db: &Database, pid: i32) {
     until_idle(db, pid, "state = 'idle'").await;
 }
 
-/// Like [`until_missed`], for a call whose next try must not follow. The call is in its try until
-/// it has read the answer: the backend was idle for longer than that takes.
-pub async fn until_pausing(db: &Database, pid: i32, state: &str) {
-    let quiet =
-        format!("state = '{state}' AND state_change < clock_timestamp() - interval '0.3 s'");
-    until_idle(db, pid, &quiet).await;
-}
-
 /// Waits until a try has found the lock held and the backend is as `is_idle` says, a condition on
 /// `pg_stat_activity`.
 pub async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
@@ -51,16 +43,4 @@ pub async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
     );
     db.until_empty(Duration::from_secs(30), "a missed try", &other)
         .await;
-}
-
-/// There is no waiter, and soon only one lock. A try for several keys holds the free ones until it
-/// finds the other one held.
-pub async fn until_alone(db: &Database) {
-    loop {
-        let locks = db.locks().await;
-        assert!(locks.iter().all(|lock| lock.granted), "{locks:?}");
-        if locks.len() == 1 {
-            return;
-        }
-    }
 }

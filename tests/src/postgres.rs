@@ -53,7 +53,7 @@ impl Session {
         }
     }
 
-    /// Whether the session is outside a transaction: there, each message has its own.
+    /// Returns whether the session is outside a transaction: there, each message has its own.
     pub async fn is_idle(&self) -> bool {
         self.run("SELECT now() = statement_timestamp()").await == ["t"]
     }

@@ -44,7 +44,7 @@ struct Record {
     door: watch::Sender<Door>,
 }
 
-/// What happens to new connections.
+/// The treatment of new connections.
 #[derive(Clone, Copy, PartialEq)]
 enum Door {
     Open,
@@ -65,11 +65,11 @@ struct Numbers {
 impl Numbers {
     /// The number for a session of this process.
     fn tell(&mut self, process: u32) -> u32 {
-        let Some(told) = self.next.as_mut().and_then(Iterator::next) else {
+        let Some(shown) = self.next.as_mut().and_then(Iterator::next) else {
             return process;
         };
-        self.server.insert(told, process);
-        told
+        self.server.insert(shown, process);
+        shown
     }
 }
 
@@ -91,7 +91,7 @@ struct Seen {
 const CANCELLED: &str = "DO LANGUAGE plpgsql $$BEGIN \
     RAISE EXCEPTION USING ERRCODE = '57014', MESSAGE = 'canceling statement due to user request'; END$$";
 
-/// What happens to the next message that contains `text`.
+/// The treatment of the next message that contains `text`.
 struct Fault {
     text: String,
     kind: FaultKind,
@@ -186,7 +186,7 @@ impl Proxy {
         self.record.wants_tls.store(true, Ordering::Relaxed);
     }
 
-    /// From now on sends new sessions no process id and no secret, like proxies behind which
+    /// From now on sends new sessions no process id and no secret, like proxies through which
     /// nothing can be cancelled.
     pub fn hide_cancel_keys(&self) {
         self.record.hides_cancel_keys.store(true, Ordering::Relaxed);

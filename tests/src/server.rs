@@ -65,7 +65,7 @@ impl Server {
 
     /// The statement that creates a database on this server.
     pub(crate) fn create_database(&self, name: &str) -> String {
-        // No session is ever connected to template0, so tests may copy it at the same time.
+        // No session is ever connected to template0, so tests may copy it concurrently.
         format!(
             "CREATE DATABASE {name} TEMPLATE template0 {}",
             self.strategy
@@ -156,25 +156,18 @@ impl Server {
         })
     }
 
-    /// The password of our own server for TCP connections.
-    pub(crate) fn password(&self) -> Result<String, HarnessError> {
-        self.read("password")
+    fn own(&self) -> Result<&Own, HarnessError> {
+        let own = self.own.as_ref();
+        own.ok_or_else(|| HarnessError::new("the server is not our own"))
     }
 
     /// A file in the folder of our own server.
     pub(crate) fn file(&self, name: &str) -> Result<PathBuf, HarnessError> {
-        let Some(own) = &self.own else {
-            return Err(HarnessError::new("the server is not our own"));
-        };
-        Ok(Path::new(own.lifeline.folder()).join(name))
+        Ok(Path::new(self.own()?.lifeline.folder()).join(name))
     }
 
-    /// The log of our own server.
-    pub(crate) fn log(&self) -> Result<String, HarnessError> {
-        self.read("log")
-    }
-
-    fn read(&self, name: &str) -> Result<String, HarnessError> {
+    /// Reads a file in the folder of our own server, such as `log`, or `password` for TCP.
+    pub(crate) fn read(&self, name: &str) -> Result<String, HarnessError> {
         let file = self.file(name)?;
         let text = fs::read(&file)
             .map_err(|error| HarnessError::new(format!("{}: {error}", file.display())))?;
@@ -183,11 +176,8 @@ impl Server {
 
     /// Makes our own server a standby from its next start on.
     pub(crate) fn note_standby(&self) -> Result<(), HarnessError> {
-        let Some(own) = &self.own else {
-            return Err(HarnessError::new("the server is not our own"));
-        };
-        let signal = Path::new(own.lifeline.folder()).join("data/standby.signal");
-        let touched = own.account.command("touch").arg(signal).status();
+        let signal = self.file("data/standby.signal")?;
+        let touched = self.own()?.account.command("touch").arg(signal).status();
         match touched {
             Ok(status) if status.success() => Ok(()),
             other => Err(HarnessError::new(format!("standby.signal: {other:?}"))),
@@ -202,7 +192,7 @@ impl Server {
         self.run("pg_ctl", &[&options, arguments].concat())
     }
 
-    /// Whether the server came with this program.
+    /// Returns whether the server came with this program.
     pub(crate) fn has(&self, program: &str) -> bool {
         let own = self.own.as_ref();
         own.is_some_and(|own| own.binaries.program(program).exists())
@@ -210,15 +200,12 @@ impl Server {
 
     /// Runs one of the server's programs on the data of our own server.
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> Result<(), HarnessError> {
-        let Some(own) = &self.own else {
-            return Err(HarnessError::new("the server is not our own"));
-        };
+        let own = self.own()?;
         let mut run = own.account.command(own.binaries.program(program));
         if let Some(lib) = &own.binaries.lib {
             run.env("LD_LIBRARY_PATH", lib);
         }
-        let folder = Path::new(own.lifeline.folder());
-        let (data, output) = (folder.join("data"), folder.join("output"));
+        let (data, output) = (self.file("data")?, self.file("output")?);
         // The processes that it starts would keep a pipe open.
         let said = File::create(&output).map_err(|error| HarnessError::new(error.to_string()))?;
         run.stdout(Stdio::null()).stderr(said);
@@ -232,8 +219,8 @@ impl Server {
         }
     }
 
-    /// Makes our own server, which is stopped, a standby of another one that was promoted
-    /// meanwhile: what only it has is given up.
+    /// Makes our own stopped server a standby of another one that was promoted meanwhile. Changes
+    /// that only this server has are lost.
     pub(crate) fn rewind(&self, primary: &Path) -> Result<(), HarnessError> {
         let primary = format!("host={} user=postgres dbname=postgres", primary.display());
         let settings = self.read("data/postgresql.conf")?;
@@ -269,7 +256,7 @@ fn template() -> Result<Option<&'static str>, HarnessError> {
     Ok(template.own.as_ref().map(|own| own.lifeline.folder()))
 }
 
-/// Whether only this process uses the server, so that a test may damage it.
+/// Returns whether only this process uses the server, so that a test may damage it.
 pub fn owns_server() -> bool {
     env::var_os(URL).is_none()
 }

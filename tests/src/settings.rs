@@ -21,7 +21,8 @@ pub async fn settings(conn: &mut AsyncPgConnection) -> String {
     sql::<Text>(SETTINGS).get_result(conn).await.unwrap()
 }
 
-/// In milliseconds, in any unit: as text, 59,000 of them are `59s` and 60,000 are `1min`.
+/// The bound on an idle transaction in milliseconds; as text it has changing units, `59s` and
+/// `1min`.
 pub async fn idle_bound(conn: &mut AsyncPgConnection) -> i64 {
     let bound = "SELECT CAST(setting AS pg_catalog.int8) FROM pg_catalog.pg_settings \
                  WHERE name = 'idle_in_transaction_session_timeout'";

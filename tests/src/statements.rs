@@ -1,5 +1,5 @@
-//! The statements that a connection has prepared, and whether they mean the same on every
-//! `search_path`.
+//! The statements that a connection has prepared, and an assertion that their meaning does not
+//! depend on the `search_path`.
 
 use crate::Database;
 use diesel::sql_types::Text;
@@ -69,9 +69,9 @@ fn plain(statement: &str) -> String {
     let mut plain = String::new();
     let mut rest = statement;
     while let Some((before, operator)) = rest.split_once("OPERATOR(pg_catalog.") {
-        let (operator, behind) = operator.split_once(')').expect("it is closed");
+        let (operator, after) = operator.split_once(')').expect("it is closed");
         plain.extend([before, " ", operator, " "]);
-        rest = behind;
+        rest = after;
     }
     (plain + rest).replace("pg_catalog.", "")
 }
@@ -89,8 +89,8 @@ async fn define(conn: &mut AsyncPgConnection, path: &str, sent: &Sent, statement
     define.get_result(conn).await.unwrap()
 }
 
-/// The statements mean the same without their qualification, and also if their operators and
-/// functions have twins on the `search_path`.
+/// Asserts that the statements keep their meaning without their qualification, and with twins of
+/// their operators and functions on the `search_path`.
 pub async fn assert_qualified(db: &Database, sent: &[Sent]) {
     let mut own = db.connect().await;
     own.batch_execute("CREATE SCHEMA hostile").await.unwrap();

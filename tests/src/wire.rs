@@ -86,12 +86,12 @@ async fn read_rest(
     }
 }
 
-/// Whether the server has answered, and waits for the next request.
+/// Returns whether the server has answered, and waits for the next request.
 pub(crate) fn is_ready_for_query(answer: &[u8]) -> bool {
     answer.first() == Some(&b'Z')
 }
 
-/// Whether this is `BackendKeyData`: the process id and the secret for a cancel request.
+/// Returns whether this is `BackendKeyData`: the process id and the secret for a cancel request.
 pub(crate) fn is_cancel_key(answer: &[u8]) -> bool {
     answer.first() == Some(&b'K')
 }
@@ -105,18 +105,19 @@ pub(crate) fn renumber(message: &mut [u8], number: impl FnOnce(u32) -> u32) {
     }
 }
 
-/// Whether this is an `ErrorResponse`, which `ReadyForQuery` or the end of the connection follows.
+/// Returns whether this is an `ErrorResponse`, which `ReadyForQuery` or the end of the connection
+/// follows.
 pub(crate) fn is_error(answer: &[u8]) -> bool {
     answer.first() == Some(&b'E')
 }
 
-/// Whether the server sends `ReadyForQuery` after this: Query, Sync and `FunctionCall` of the
-/// client.
+/// Returns whether the server sends `ReadyForQuery` after this: Query, Sync and `FunctionCall` of
+/// the client.
 pub(crate) fn asks_for_ready(request: &[u8]) -> bool {
     matches!(request.first(), Some(b'Q' | b'S' | b'F'))
 }
 
-/// Whether this asks for an answer by itself: anything except Sync and Close.
+/// Returns whether this asks for an answer by itself, as any message except Sync and Close does.
 pub(crate) fn is_wish(request: &[u8]) -> bool {
     !matches!(request.first(), Some(b'S' | b'C'))
 }
@@ -145,7 +146,7 @@ pub(crate) fn prepare_instead(request: &[u8], text: &str) -> Vec<u8> {
     [b"P", &length.to_be_bytes()[..], &body].concat()
 }
 
-/// Whether `text` is anywhere in `message`.
+/// Returns whether `message` contains `text`.
 pub(crate) fn contains(message: &[u8], text: &str) -> bool {
     message
         .windows(text.len().max(1))

@@ -1,6 +1,7 @@
 //! One argument `name = value`, whichever macro it belongs to.
 
-use super::choice::OF_LEASE;
+use super::choice::{OF_LEASE, choice};
+use super::duration::{Duration, Messages};
 use super::value::listed;
 use crate::attribute::Attribute;
 use crate::errors::Errors;
@@ -124,8 +125,8 @@ fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'st
         }
         (Attribute::Lease, "mode" | "permits") => "a lease has one holder: leave it out",
         (Attribute::Lease, "max_hold") => {
-            "a lease is renewed until its body ends: limit the work in the body, as with `tokio::time::timeout`, or acquire \
-             the lease without the attribute, by `lease::Request::max_hold`; `ttl` is how long a lease outlives a process that dies"
+            "a lease is renewed until its body ends: limit the body, for example with `tokio::time::timeout`, or acquire \
+             the lease without the attribute, with `lease::Request::max_hold`; `ttl` is how soon the key is free after the process dies"
         }
         (Attribute::Lease, "scope") => "a lease has no scope: leave it out",
         _ => return None,
@@ -207,25 +208,56 @@ pub(crate) fn value_of(
     None
 }
 
-/// Sets an argument. Only this function reports that one is given twice.
-pub(crate) fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Errors) {
-    if slot.is_some() {
-        let message = match name.to_string().as_str() {
+/// An argument with its value, as the macro reads it into a field.
+pub(crate) struct Argument<'a> {
+    pub(crate) name: &'a Ident,
+    pub(crate) value: TokenStream,
+    pub(crate) errors: &'a mut Errors,
+}
+
+impl Argument<'_> {
+    /// Sets the field. Only this function reports that an argument is given twice.
+    pub(crate) fn set<T>(
+        self,
+        field: &mut Option<T>,
+        read: impl FnOnce(TokenStream, &Ident, &mut Errors) -> Option<T>,
+    ) {
+        let value = read(self.value, self.name, self.errors);
+        if field.is_none() {
+            *field = value;
+            return;
+        }
+        let message = match self.name.to_string().as_str() {
             "key" | "keys" => {
                 "the key is given twice: write `key = …` for one key, `keys = […]` for several"
                     .to_owned()
             }
             name => format!("`{name}` is given twice"),
         };
-        errors.at(name.span(), message);
-    } else {
-        *slot = value;
+        self.errors.at(self.name.span(), message);
     }
-}
 
-/// For an argument that is listed as known, but that no code reads.
-pub(crate) fn not_implemented(name: &Ident, errors: &mut Errors) {
-    errors.at(name.span(), format_args!("`{name}` is not implemented"));
+    pub(crate) fn set_time(self, field: &mut Option<Duration>, messages: &Messages) {
+        self.set(field, |value, name, errors| {
+            messages.time(value, name, errors)
+        });
+    }
+
+    pub(crate) fn set_choice<T: Copy, const N: usize>(
+        self,
+        field: &mut Option<T>,
+        meanings: [(&'static str, T); N],
+    ) {
+        self.set(field, |value, name, errors| {
+            choice(&value, name, meanings, errors)
+        });
+    }
+
+    /// Reports an argument that is listed as known, but that no code reads.
+    pub(crate) fn not_implemented(self) {
+        let message = format_args!("`{}` is not implemented", self.name);
+        self.errors.at(self.name.span(), message);
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The arguments that both attributes have.
 
-use super::argument::{not_implemented, set};
+use super::argument::Argument;
 use super::duration::{self, Wait};
-use super::value::{conversion, ident, returned};
-use crate::errors::Errors;
+use super::value::{conversion, expression, ident, returned};
 use crate::function::mentions;
 use proc_macro2::{Ident, TokenStream};
 
@@ -17,20 +16,14 @@ pub(crate) struct CallArgs {
 }
 
 impl CallArgs {
-    pub(crate) fn read(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
-        macro_rules! set {
-            ($slot:ident, $value:expr) => {{
-                let value = $value;
-                set(&mut self.$slot, name, value, errors);
-            }};
-        }
-        match name.to_string().as_str() {
-            "pool" => set!(pool, Some(value)),
-            "wait" => set!(wait, duration::wait(value, name, errors)),
-            "on_held" => set!(on_held, returned(value, name, errors)),
-            "err" => set!(err, conversion(value, errors)),
-            "handle" => set!(handle, ident(value, name, errors)),
-            _ => not_implemented(name, errors),
+    pub(crate) fn read(&mut self, argument: Argument<'_>) {
+        match argument.name.to_string().as_str() {
+            "pool" => argument.set(&mut self.pool, expression),
+            "wait" => argument.set(&mut self.wait, duration::wait),
+            "on_held" => argument.set(&mut self.on_held, returned),
+            "err" => argument.set(&mut self.err, conversion),
+            "handle" => argument.set(&mut self.handle, ident),
+            _ => argument.not_implemented(),
         }
     }
 

@@ -27,6 +27,14 @@ enum Length {
 }
 
 impl Wait {
+    fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "never" => Some(Self::Never),
+            "forever" => Some(Self::Forever),
+            _ => None,
+        }
+    }
+
     pub(crate) fn written(&self) -> &str {
         match self {
             Self::Never => "never",
@@ -83,7 +91,7 @@ pub(crate) const RENEW: Messages = Messages {
 pub(crate) const KEEP: Messages = Messages {
     longest: LEASE,
     of_zero: "leave it out to free the key when the function returns",
-    of_too_long: "write how long the key stays taken, such as `keep = \"24h\"`",
+    of_too_long: "write how long the key stays done, such as `keep = \"24h\"`",
     ..MAX_HOLD
 };
 
@@ -99,9 +107,9 @@ pub(crate) const POLL_MAX: Messages = Messages {
     ..MAX_HOLD
 };
 
-const CLAIM: Messages = Messages {
+pub(crate) const CLAIM: Messages = Messages {
     of_zero: "write a time such as `\"60s\"`",
-    of_too_long: "write a shorter time, such as `\"1h\"`, because a row is taken over only after its claim expires",
+    of_too_long: "write a time such as `\"1h\"`, because a row is taken over only after its claim expires",
     ..MAX_HOLD
 };
 
@@ -114,91 +122,35 @@ const WAIT: Messages = Messages {
 };
 
 pub(crate) fn wait(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Wait> {
-    match WAIT.read(value, name, errors)? {
-        Value::Time(time) => Some(Wait::For(time)),
-        Value::Word { word, quoted, span } => {
-            if !quoted {
-                errors.at(span, format_args!("write `wait = \"{}\"`", word.name()));
-            }
-            Some(match word {
-                Word::Never => Wait::Never,
-                Word::Forever => Wait::Forever,
-            })
-        }
-    }
-}
-
-/// `max_hold = …`, and a lease's `ttl`, `renew` and `keep`; `messages` is the argument's own.
-pub(crate) fn bound(
-    value: TokenStream,
-    name: &Ident,
-    messages: &Messages,
-    errors: &mut Errors,
-) -> Option<Duration> {
-    match messages.read(value, name, errors)? {
-        Value::Time(time) => Some(time),
-        Value::Word { word, span, .. } => {
-            let word = word.name();
-            let wanted = format_args!("`{name}` cannot be `{word}`: {}", messages.of_too_long);
-            errors.at(span, wanted);
-            None
-        }
-    }
-}
-
-pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
-    match CLAIM.read(value, name, errors)? {
-        Value::Time(time) => Some(time),
-        Value::Word { word, span, .. } => {
-            let wanted = format_args!("`{}` is not a duration: expected {TIMES}", word.name());
-            errors.at(span, wanted);
-            None
-        }
-    }
+    WAIT.read(value, name, errors)
 }
 
 /// The values that an argument accepts, and the messages about others.
 pub(crate) struct Messages {
     expected: &'static str,
-    /// The words that it takes besides times.
+    /// The words that are accepted in addition to times.
     words: &'static [&'static str],
     of_zero: &'static str,
     longest: Longest,
     of_too_long: &'static str,
 }
 
-enum Value {
-    Word {
-        word: Word,
-        quoted: bool,
-        span: Span,
-    },
-    Time(Duration),
-}
-
-#[derive(Clone, Copy)]
-enum Word {
-    Never,
-    Forever,
-}
-
-impl Word {
-    fn from_name(name: &str) -> Option<Self> {
-        let mut words = [Self::Never, Self::Forever].into_iter();
-        words.find(|word| word.name() == name)
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::Forever => "forever",
+impl Messages {
+    /// Reads an argument that takes only times.
+    pub(crate) fn time(
+        &self,
+        value: TokenStream,
+        name: &Ident,
+        errors: &mut Errors,
+    ) -> Option<Duration> {
+        match self.read(value, name, errors)? {
+            Wait::For(time) => Some(time),
+            Wait::Never | Wait::Forever => None,
         }
     }
-}
 
-impl Messages {
-    /// The meaning of a text that is not a duration: `5 seconds`, `false`. In other libraries
-    /// `None` can mean no limit or no wait, so it is neither.
+    /// The meaning of a text that is not a duration: `5 seconds`, `false`. `None` has no meaning,
+    /// because in other libraries it can be no limit or no wait.
     fn suggestion(&self, text: &str) -> Option<String> {
         let text = text.trim().to_lowercase();
         let word = match text.as_str() {
@@ -225,37 +177,42 @@ impl Messages {
         })
     }
 
-    fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Value> {
+    /// Reads `never` or `forever`, which an argument without words refuses.
+    fn read_word(&self, word: &str, name: &Ident, at: Span, errors: &mut Errors) -> Option<Wait> {
+        if self.words.is_empty() {
+            let wanted = format_args!("`{name}` cannot be `{word}`: {}", self.of_too_long);
+            errors.at(at, wanted);
+            return None;
+        }
+        Wait::from_word(word)
+    }
+
+    fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Wait> {
         let mut tokens = value.clone().into_iter();
         let (first, second) = (tokens.next().map(ungrouped), tokens.next());
         let span = span_of(first.as_ref());
-        let word = |name: &str, quoted| {
-            Word::from_name(name).map(|word| Value::Word { word, quoted, span })
-        };
-        if second.is_none()
-            && let Some(TokenTree::Ident(ident)) = &first
-            && let Some(word) = word(&ident.to_string(), false)
-        {
-            return Some(word);
-        }
-        if second.is_none()
-            && let Some(TokenTree::Ident(ident)) = &first
-            && (*ident == "true" || *ident == "false")
-            && let Some(word) = self.suggestion(&ident.to_string())
-        {
-            errors.at(span, format_args!("write `{name} = \"{word}\"`"));
-            return None;
-        }
-        let is_none = matches!(&first, Some(TokenTree::Ident(ident)) if ident == "None");
-        if second.is_none() && is_none {
-            errors.at(
-                span,
-                format_args!("`None` is not a duration: expected {}", self.expected),
-            );
-            return None;
+        if let (Some(TokenTree::Ident(ident)), None) = (&first, &second) {
+            let ident = ident.to_string();
+            let is_word = Wait::from_word(&ident).is_some();
+            if is_word && !self.words.is_empty() {
+                errors.at(span, format_args!("write `{name} = \"{ident}\"`"));
+            }
+            if is_word {
+                return self.read_word(&ident, name, span, errors);
+            }
+            let meant = self.suggestion(&ident);
+            if let ("true" | "false", Some(word)) = (ident.as_str(), meant) {
+                errors.at(span, format_args!("write `{name} = \"{word}\"`"));
+                return None;
+            }
+            if ident == "None" {
+                let wanted = format_args!("`None` is not a duration: expected {}", self.expected);
+                errors.at(span, wanted);
+                return None;
+            }
         }
         if second.is_some() || !matches!(first, Some(TokenTree::Literal(_))) {
-            return Some(Value::Time(Duration {
+            return Some(Wait::For(Duration {
                 written: value.to_string(),
                 length: Length::Expression(value),
             }));
@@ -276,8 +233,8 @@ impl Messages {
             return None;
         };
         let text = literal.value();
-        if let Some(word) = word(&text, true) {
-            return Some(word);
+        if Wait::from_word(&text).is_some() {
+            return self.read_word(&text, name, span, errors);
         }
         let message = match milliseconds(&text) {
             Some(0) => format!("`{name}` must be longer than zero: {}", self.of_zero),
@@ -289,7 +246,7 @@ impl Messages {
                 )
             }
             Some(number) => {
-                return Some(Value::Time(Duration {
+                return Some(Wait::For(Duration {
                     length: Length::Milliseconds(number, span),
                     written: text,
                 }));

@@ -7,10 +7,8 @@ use syn::{LitInt, LitStr};
 
 /// One key as written.
 pub(crate) enum KeyArg {
-    /// A string literal: a key pattern.
-    Pattern(LitStr),
-    /// `(7, "<id>")`: a pair with a second half that is derived from a key pattern.
-    Pair(i32, LitStr),
+    /// A string literal is a key pattern, and derives the second half of a pair: `(7, "<id>")`.
+    Pattern { first: Option<i32>, literal: LitStr },
     /// Anything else: an expression that is a `LockKey`.
     Expression(TokenStream),
     /// An expression that gives any number of `LockKey`s.
@@ -22,7 +20,10 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
     let (first, second) = (tokens.next().map(ungrouped), tokens.next());
     if let (Some(TokenTree::Group(list)), None) = (&first, &second) {
         match pair(list) {
-            Some(Ok((first, pattern))) => return Some(KeyArg::Pair(first, pattern)),
+            Some(Ok((first, literal))) => {
+                let first = Some(first);
+                return Some(KeyArg::Pattern { first, literal });
+            }
             Some(Err(wide)) => {
                 let wanted = format_args!(
                     "the first half of a pair has 32 bits, and {wide} does not fit: write a number from {} to {}",
@@ -52,7 +53,13 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
         errors.at(first_span(&value), wanted);
         return None;
     }
-    Some(syn::parse2(value.clone()).map_or(KeyArg::Expression(value), KeyArg::Pattern))
+    Some(match syn::parse2(value.clone()) {
+        Ok(literal) => KeyArg::Pattern {
+            first: None,
+            literal,
+        },
+        Err(_) => KeyArg::Expression(value),
+    })
 }
 
 /// The suggestion for a key pattern without quotes, `account:<id>`, which is not Rust.
@@ -87,7 +94,7 @@ pub(crate) fn is_list_of_texts(argument: &TokenStream) -> bool {
     is_keys && matches!(tokens.next(), Some(TokenTree::Literal(_)))
 }
 
-pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg>> {
+pub(crate) fn keys(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<Vec<KeyArg>> {
     let mut tokens = value.clone().into_iter();
     let (list, more) = (tokens.next().map(ungrouped), tokens.next());
     match (list, more) {
@@ -157,12 +164,12 @@ fn instead_of(list: &Group) -> Option<String> {
             });
             let half = half.collect::<Vec<_>>().join(", ");
             let literal = if is_text(&elements[0]) {
-                "only the second half of a pair can be a key pattern"
+                "only the second half of a pair can be a key pattern: write it second"
             } else {
-                "beside a key pattern, the first half of a pair is a number literal, as in `key = (7, \"<id>\")`"
+                "the first half of a pair with a key pattern must be a number literal: write one, as in `key = (7, \"<id>\")`"
             };
             Some(format!(
-                "{literal}: write it so, or compute the pattern's number as an `i32`, `key = ({half})`"
+                "{literal}, or compute the pattern's number as an `i32`, `key = ({half})`"
             ))
         }
         (Delimiter::Parenthesis, 2, 2) => Some(format!(
@@ -187,12 +194,12 @@ pub(crate) fn unnamed_pair(arguments: &[TokenStream]) -> Option<String> {
 
 /// `with(name = expression, …)`.
 pub(crate) fn with(
-    group: Option<TokenTree>,
+    value: TokenStream,
     name: &Ident,
     errors: &mut Errors,
 ) -> Option<Vec<(Ident, TokenStream)>> {
     const WANTED: &str = "write `with(name = expression)` and `<name>` in the key";
-    let Some(TokenTree::Group(group)) = group else {
+    let Some(TokenTree::Group(group)) = value.into_iter().next() else {
         errors.at(name.span(), WANTED);
         return None;
     };
@@ -223,12 +230,14 @@ mod tests {
     use super::{KeyArg, keys, unquoted_pattern};
     use crate::errors::Errors;
     use crate::written::messages;
+    use proc_macro2::{Ident, Span};
 
     #[test]
     fn a_list_of_keys_has_brackets() {
         let read = |written: &str| {
             let mut errors = Errors::default();
-            let keys = keys(written.parse().expect("tokens"), &mut errors);
+            let name = Ident::new("keys", Span::call_site());
+            let keys = keys(written.parse().expect("tokens"), &name, &mut errors);
             errors.into_result(keys).unwrap_or_default()
         };
         assert_eq!(read("[one, \"two\"]").len(), 2);

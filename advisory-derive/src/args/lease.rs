@@ -1,9 +1,9 @@
 //! The arguments of `#[advisory_lease]`.
 
 use super::SiteArgs;
-use super::argument::{Known, set};
+use super::argument::{Argument, Known};
 use super::call::{CallArgs, uses};
-use super::duration::{Duration, KEEP, RENEW, TTL, bound};
+use super::duration::{Duration, KEEP, RENEW, TTL};
 use super::key::{KeyArg, key, pair};
 use super::value::returned;
 use crate::attribute::Attribute;
@@ -42,8 +42,8 @@ pub(crate) struct LeaseArgs {
 pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, CallArgs, LeaseArgs) {
     let (mut call, mut lease) = (CallArgs::default(), LeaseArgs::default());
     let known = Known::of(Attribute::Lease);
-    let site = SiteArgs::parse(tokens, known, errors, |name, value, errors| {
-        lease.read(name, value, &mut call, errors);
+    let site = SiteArgs::parse(tokens, known, errors, |argument| {
+        lease.read(argument, &mut call);
     });
     (site, call, lease)
 }
@@ -53,26 +53,20 @@ impl LeaseArgs {
         uses([self.on_done.as_ref()], name)
     }
 
-    fn read(&mut self, name: &Ident, value: TokenStream, call: &mut CallArgs, errors: &mut Errors) {
-        macro_rules! set {
-            ($slot:ident, $value:expr) => {{
-                let value = $value;
-                set(&mut self.$slot, name, value, errors);
-            }};
-        }
-        match name.to_string().as_str() {
-            "key" => set!(key, one_key(value, errors)),
-            "ttl" => set!(ttl, bound(value, name, &TTL, errors)),
-            "renew" => set!(renew, bound(value, name, &RENEW, errors)),
-            "keep" => set!(keep, bound(value, name, &KEEP, errors)),
-            "on_done" => set!(on_done, returned(value, name, errors)),
-            _ => call.read(name, value, errors),
+    fn read(&mut self, argument: Argument<'_>, call: &mut CallArgs) {
+        match argument.name.to_string().as_str() {
+            "key" => argument.set(&mut self.key, one_key),
+            "ttl" => argument.set_time(&mut self.ttl, &TTL),
+            "renew" => argument.set_time(&mut self.renew, &RENEW),
+            "keep" => argument.set_time(&mut self.keep, &KEEP),
+            "on_done" => argument.set(&mut self.on_done, returned),
+            _ => call.read(argument),
         }
     }
 }
 
 /// The key, unless it is a list of several or a pair of numbers.
-fn one_key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
+fn one_key(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<KeyArg> {
     let mut tokens = value.clone().into_iter();
     if let (Some(TokenTree::Group(list)), None) = (tokens.next().map(ungrouped), tokens.next()) {
         let mut elements = list.stream().into_iter();

@@ -1,12 +1,12 @@
 //! The arguments of `#[advisory_lock]`.
 
 use super::SiteArgs;
-use super::argument::{Known, set};
+use super::argument::{Argument, Known};
 use super::call::{CallArgs, uses};
-use super::choice::{Isolation, Scope, choice};
-use super::duration::{Duration, MAX_HOLD, POLL, POLL_MAX, bound};
+use super::choice::{Isolation, Scope};
+use super::duration::{Duration, MAX_HOLD, POLL, POLL_MAX};
 use super::key::{KeyArg, key, keys};
-use super::value::{AtArg, PermitsArg, at, number, permits, reason, tables};
+use super::value::{AtArg, PermitsArg, at, expression, number, permits, reason, tables};
 use crate::attribute::Attribute;
 use crate::errors::Errors;
 use advisory_pattern::{Derivation, Permits};
@@ -59,7 +59,7 @@ pub(crate) struct LockArgs {
     pub(crate) permits: Option<PermitsArg>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) isolation: Option<Isolation>,
-    /// The rows at whose node the lock is taken.
+    /// The rows that decide at which node the lock is taken.
     pub(crate) at: Option<AtArg>,
     refuses_nested: Option<bool>,
     pub(crate) queue: Option<LitInt>,
@@ -76,8 +76,8 @@ pub(crate) struct LockArgs {
 pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, CallArgs, LockArgs) {
     let (mut call, mut lock) = (CallArgs::default(), LockArgs::default());
     let known = Known::of(Attribute::Lock);
-    let site = SiteArgs::parse(tokens, known, errors, |name, value, errors| {
-        lock.read(name, value, &mut call, errors);
+    let site = SiteArgs::parse(tokens, known, errors, |argument| {
+        lock.read(argument, &mut call);
     });
     site.refuse_redundant_without_guards(errors);
     (site, call, lock)
@@ -122,48 +122,44 @@ impl LockArgs {
         is_for_lock || uses([self.conn.as_ref(), permits, value], name)
     }
 
-    fn read(&mut self, name: &Ident, value: TokenStream, call: &mut CallArgs, errors: &mut Errors) {
-        macro_rules! set {
-            ($slot:ident, $value:expr) => {{
-                let value = $value;
-                set(&mut self.$slot, name, value, errors);
-            }};
-        }
-        match name.to_string().as_str() {
-            "key" => set!(keys, key(value, errors).map(|key| vec![key])),
-            "keys" => set!(keys, keys(value, errors)),
+    fn read(&mut self, argument: Argument<'_>, call: &mut CallArgs) {
+        match argument.name.to_string().as_str() {
+            "key" => argument.set(&mut self.keys, |value, _, errors| {
+                key(value, errors).map(|key| vec![key])
+            }),
+            "keys" => argument.set(&mut self.keys, keys),
             "scope" => {
                 let scopes = Scope::ALL.map(|scope| (scope.name(), scope));
-                set!(scope, choice(&value, name, scopes, errors));
+                argument.set_choice(&mut self.scope, scopes);
             }
             "mode" => {
                 let modes = [("exclusive", false), ("shared", true)];
-                set!(is_shared, choice(&value, name, modes, errors));
+                argument.set_choice(&mut self.is_shared, modes);
             }
-            "poll" => set!(poll, bound(value, name, &POLL, errors)),
-            "poll_max" => set!(poll_max, bound(value, name, &POLL_MAX, errors)),
-            "permits" => set!(permits, permits(value, name, errors)),
-            "max_hold" => set!(max_hold, bound(value, name, &MAX_HOLD, errors)),
+            "poll" => argument.set_time(&mut self.poll, &POLL),
+            "poll_max" => argument.set_time(&mut self.poll_max, &POLL_MAX),
+            "permits" => argument.set(&mut self.permits, permits),
+            "max_hold" => argument.set_time(&mut self.max_hold, &MAX_HOLD),
             "isolation" => {
                 let levels = Isolation::ALL.map(|level| (level.name(), level));
-                set!(isolation, choice(&value, name, levels, errors));
+                argument.set_choice(&mut self.isolation, levels);
             }
-            "at" => set!(at, at(&value, name, errors)),
+            "at" => argument.set(&mut self.at, at),
             "nested" => {
                 let answers = [("allow", false), ("refuse", true)];
-                set!(refuses_nested, choice(&value, name, answers, errors));
+                argument.set_choice(&mut self.refuses_nested, answers);
             }
-            "queue" => set!(queue, number(value, name, errors)),
-            "conn" => set!(conn, Some(value)),
+            "queue" => argument.set(&mut self.queue, number),
+            "conn" => argument.set(&mut self.conn, expression),
             "derivation" => {
                 let derivations = Derivation::ALL.map(|known| (known.name(), known));
-                set!(derivation, choice(&value, name, derivations, errors));
+                argument.set_choice(&mut self.derivation, derivations);
             }
-            "guards" => set!(guards, tables(value, name, errors)),
-            "max_keys" => set!(max_keys, number(value, name, errors)),
-            "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
-            "allow_redundant" => set!(allow_redundant, reason(value, name, errors)),
-            _ => call.read(name, value, errors),
+            "guards" => argument.set(&mut self.guards, tables),
+            "max_keys" => argument.set(&mut self.max_keys, number),
+            "allow_ambiguous" => argument.set(&mut self.allow_ambiguous, reason),
+            "allow_redundant" => argument.set(&mut self.allow_redundant, reason),
+            _ => call.read(argument),
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The arguments after the pattern of `#[lock_key(…)]` and `lock_key!`.
 
 use super::SiteArgs;
-use super::argument::{Known, not_implemented, set};
-use super::choice::choice;
+use super::argument::{Argument, Known};
 use super::value::{reason, tables};
 use crate::errors::Errors;
 use advisory_pattern::Derivation;
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 use syn::LitStr;
 
 pub(crate) const KNOWN: [&str; 9] = [
@@ -31,14 +30,9 @@ pub(crate) struct PatternArgs {
 
 pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (SiteArgs, PatternArgs) {
     let mut pattern = PatternArgs::default();
-    let site = SiteArgs::parse(
-        tokens,
-        Known::only(&KNOWN),
-        errors,
-        |name, value, errors| {
-            pattern.read(name, value, errors);
-        },
-    );
+    let site = SiteArgs::parse(tokens, Known::only(&KNOWN), errors, |argument| {
+        pattern.read(argument);
+    });
     site.refuse_redundant_without_guards(errors);
     (site, pattern)
 }
@@ -48,22 +42,16 @@ impl PatternArgs {
         self.derivation.unwrap_or(Derivation::Sha256)
     }
 
-    fn read(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
-        macro_rules! set {
-            ($slot:ident, $value:expr) => {{
-                let value = $value;
-                set(&mut self.$slot, name, value, errors);
-            }};
-        }
-        match name.to_string().as_str() {
-            "guards" => set!(guards, tables(value, name, errors)),
+    fn read(&mut self, argument: Argument<'_>) {
+        match argument.name.to_string().as_str() {
+            "guards" => argument.set(&mut self.guards, tables),
             "derivation" => {
                 let derivations = Derivation::ALL.map(|known| (known.name(), known));
-                set!(derivation, choice(&value, name, derivations, errors));
+                argument.set_choice(&mut self.derivation, derivations);
             }
-            "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
-            "allow_redundant" => set!(allow_redundant, reason(value, name, errors)),
-            _ => not_implemented(name, errors),
+            "allow_ambiguous" => argument.set(&mut self.allow_ambiguous, reason),
+            "allow_redundant" => argument.set(&mut self.allow_redundant, reason),
+            _ => argument.not_implemented(),
         }
     }
 }

@@ -6,6 +6,15 @@ use advisory_pattern::{MOST_PERMITS, Permits};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::{Lit, LitInt, LitStr};
 
+/// Any value, which the compiler checks.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the signature of the other values"
+)]
+pub(crate) fn expression(value: TokenStream, _: &Ident, _: &mut Errors) -> Option<TokenStream> {
+    Some(value)
+}
+
 pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
     let span = first_span(&value);
     let word: Option<Ident> = syn::parse2(value.clone()).ok();
@@ -93,8 +102,9 @@ pub(crate) struct AtArg {
     pub(crate) value: TokenStream,
 }
 
-pub(crate) fn at(value: &TokenStream, name: &Ident, errors: &mut Errors) -> Option<AtArg> {
-    let mut tokens = value.clone().into_iter();
+pub(crate) fn at(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<AtArg> {
+    let span = first_span(&value);
+    let mut tokens = value.into_iter();
     if let (Some(TokenTree::Group(pair)), None) = (tokens.next().map(ungrouped), tokens.next())
         && pair.delimiter() == Delimiter::Parenthesis
         && let [column, value] = split_at_commas(pair.stream()).as_slice()
@@ -105,7 +115,7 @@ pub(crate) fn at(value: &TokenStream, name: &Ident, errors: &mut Errors) -> Opti
     let wanted = format_args!(
         "`{name}` takes the column by which a table is distributed, and its value: write `{name} = (tenants::id, tenant_id)`"
     );
-    errors.at(first_span(value), wanted);
+    errors.at(span, wanted);
     None
 }
 
@@ -176,7 +186,11 @@ pub(crate) fn label(value: TokenStream, name: &Ident, errors: &mut Errors) -> Op
 }
 
 /// `err = |error| …`, or a function's path.
-pub(crate) fn conversion(value: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+pub(crate) fn conversion(
+    value: TokenStream,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<TokenStream> {
     let mut tokens = value.clone().into_iter();
     let is_closure = tokens.next().is_some_and(|first| {
         is_punct(&first, '|') || is_word(&first, "move") || is_word(&first, "async")
@@ -185,7 +199,7 @@ pub(crate) fn conversion(value: TokenStream, errors: &mut Errors) -> Option<Toke
         return Some(value);
     }
     let wanted = format_args!(
-        "`err` takes a function that converts the lock's error: write `err = |error| {}`",
+        "`{name}` takes a function that converts the lock's error: write `{name} = |error| {}`",
         spelled(&value)
     );
     errors.at(first_span(&value), wanted);

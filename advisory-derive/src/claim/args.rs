@@ -1,8 +1,8 @@
 //! The arguments of `#[claim(…)]`.
 
-use crate::args::argument::{Known, name_of, not_implemented, set, value_of};
+use crate::args::argument::{Argument, Known, name_of, value_of};
 use crate::args::duration::{self, Duration};
-use crate::args::value::quoted_ident;
+use crate::args::value::{expression, quoted_ident};
 use crate::errors::Errors;
 use crate::tokens::{first_span, split_at_commas};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
@@ -94,12 +94,19 @@ impl ClaimArgs {
             let Some(name) = name_of(name, &value, Known::only(&CLAIM), errors) else {
                 continue;
             };
-            // Alone, these two mean the column of the same name.
-            if equals.is_none() && (name == "run_at" || name == "attempts") {
-                let column = TokenTree::Ident(name.clone()).into();
-                args.value(&name, column, errors);
-            } else if let Some(value) = value_of(&name, equals.as_ref(), value, errors) {
-                args.value(&name, value, errors);
+            // Without a value, these two name the column after themselves.
+            let value = if equals.is_none() && (name == "run_at" || name == "attempts") {
+                Some(TokenTree::Ident(name.clone()).into())
+            } else {
+                value_of(&name, equals.as_ref(), value, errors)
+            };
+            if let Some(value) = value {
+                let name = &name;
+                args.read(Argument {
+                    name,
+                    value,
+                    errors,
+                });
             }
         }
         args.check(errors);
@@ -132,7 +139,7 @@ impl ClaimArgs {
         }
         if let (Some(completed), Some(MaybeColumn::Delete)) = (&self.completed, &self.completed_at)
         {
-            let wanted = "`completed` sets columns of a row that stays, and this one is deleted: leave one of the two out";
+            let wanted = "`completed` sets columns, and `completed_at = \"delete\"` deletes the row: leave one of them out";
             errors.at(first_span(completed), wanted);
         }
         match (&self.per, &self.limit) {
@@ -143,7 +150,7 @@ impl ClaimArgs {
                 errors.at(per.span(), wanted);
             }
             (None, Some(limit)) => {
-                let wanted = "`limit` needs a column whose values have it: write `per = \"tenant_id\", limit = 1`";
+                let wanted = "`limit` applies to each value of a column: write `per = \"tenant_id\", limit = 1`";
                 errors.at(first_span(limit), wanted);
             }
             _ => {}
@@ -164,40 +171,34 @@ impl ClaimArgs {
         }
     }
 
-    fn value(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
-        macro_rules! set {
-            ($slot:ident, $value:expr) => {{
-                let value = $value;
-                set(&mut self.$slot, name, value, errors);
-            }};
-        }
-        match name.to_string().as_str() {
-            "table" => set!(table, Some(value)),
-            "key" => set!(key, key(value, errors)),
-            "order" => set!(order, order(value, errors)),
-            "ttl" => set!(ttl, duration::interval(value, name, errors)),
-            "renew" => set!(renew, duration::interval(value, name, errors)),
-            "locked_until" => set!(locked_until, column(value, name, errors)),
-            "locked_by" => set!(locked_by, column(value, name, errors)),
-            "completed" => set!(completed, Some(value)),
-            "failed" => set!(failed, Some(value)),
-            "completed_at" => set!(completed_at, maybe_column(value, name, errors)),
-            "failed_at" => set!(failed_at, maybe_column(value, name, errors)),
-            "error_message" => set!(error_message, maybe_column(value, name, errors)),
-            "run_at" => set!(run_at, column(value, name, errors)),
-            "attempts" => set!(attempts, column(value, name, errors)),
-            "max_attempts" => set!(max_attempts, at_least_one(value, name, 5, errors)),
-            "per" => set!(per, per(value, errors)),
-            "limit" => set!(limit, at_least_one(value, name, 1, errors)),
-            "backoff" => set!(backoff, backoff(value, name, errors)),
-            "crate" => set!(krate, Some(value)),
-            _ => not_implemented(name, errors),
+    fn read(&mut self, argument: Argument<'_>) {
+        match argument.name.to_string().as_str() {
+            "table" => argument.set(&mut self.table, expression),
+            "key" => argument.set(&mut self.key, key),
+            "order" => argument.set(&mut self.order, order),
+            "ttl" => argument.set_time(&mut self.ttl, &duration::CLAIM),
+            "renew" => argument.set_time(&mut self.renew, &duration::CLAIM),
+            "locked_until" => argument.set(&mut self.locked_until, column),
+            "locked_by" => argument.set(&mut self.locked_by, column),
+            "completed" => argument.set(&mut self.completed, expression),
+            "failed" => argument.set(&mut self.failed, expression),
+            "completed_at" => argument.set(&mut self.completed_at, maybe_column),
+            "failed_at" => argument.set(&mut self.failed_at, maybe_column),
+            "error_message" => argument.set(&mut self.error_message, maybe_column),
+            "run_at" => argument.set(&mut self.run_at, column),
+            "attempts" => argument.set(&mut self.attempts, column),
+            "max_attempts" => argument.set(&mut self.max_attempts, at_least_one::<5>),
+            "per" => argument.set(&mut self.per, per),
+            "limit" => argument.set(&mut self.limit, at_least_one::<1>),
+            "backoff" => argument.set(&mut self.backoff, backoff),
+            "crate" => argument.set(&mut self.krate, expression),
+            _ => argument.not_implemented(),
         }
     }
 }
 
 /// `id`, or `(matrix_id, chunk_hash)`.
-fn key(value: TokenStream, errors: &mut Errors) -> Option<Vec<Ident>> {
+fn key(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<Vec<Ident>> {
     const MAX_COLUMNS: usize = 4;
     let first = value.clone().into_iter().next();
     let columns = match &first {
@@ -227,7 +228,7 @@ fn key(value: TokenStream, errors: &mut Errors) -> Option<Vec<Ident>> {
 }
 
 /// `"priority desc, created_at"`.
-fn order(value: TokenStream, errors: &mut Errors) -> Option<Vec<Order>> {
+fn order(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<Vec<Order>> {
     let span = first_span(&value);
     let Ok(literal) = syn::parse2::<LitStr>(value) else {
         errors.at(
@@ -290,7 +291,7 @@ fn column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident
 }
 
 /// `"tenant_id"`, or `tenant_id`.
-fn per(value: TokenStream, errors: &mut Errors) -> Option<Ident> {
+fn per(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<Ident> {
     let span = first_span(&value);
     let column = match syn::parse2::<LitStr>(value.clone()) {
         Ok(literal) => syn::parse_str(literal.value().trim()).ok(),
@@ -305,13 +306,12 @@ fn per(value: TokenStream, errors: &mut Errors) -> Option<Ident> {
     Some(column)
 }
 
-fn at_least_one(
+fn at_least_one<const EXAMPLE: u32>(
     value: TokenStream,
     name: &Ident,
-    example: u32,
     errors: &mut Errors,
 ) -> Option<TokenStream> {
-    let wanted = format!("`{name}` takes a number of at least one: write `{name} = {example}`");
+    let wanted = format!("`{name}` takes a number of at least one: write `{name} = {EXAMPLE}`");
     let is_refused = match value.clone().into_iter().next() {
         Some(TokenTree::Literal(_)) => {
             let number = syn::parse2::<LitInt>(value.clone());
@@ -342,7 +342,7 @@ fn backoff(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<[Dur
     };
     let mut pause = |text: &str| {
         let literal = LitStr::new(text.trim(), span);
-        duration::interval(literal.into_token_stream(), name, errors)
+        duration::CLAIM.time(literal.into_token_stream(), name, errors)
     };
     let (first, longest) = (pause(first), pause(longest));
     Some([first?, longest?])

@@ -2,14 +2,14 @@
 
 use super::row::Row;
 use crate::record;
+use crate::tokens::hygienic;
 use advisory_pattern::{CLAIM_START, ClaimRecord, MODULE_PATH};
-use proc_macro2::{Literal, Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use proc_macro2::{Literal, TokenStream};
+use quote::ToTokens;
 
-/// The item with the record of a claim. That of a generic type has no columns, because no type is
-/// known for which to look at them.
+/// The item that stores a claim's record. For a generic type it has no columns, because they are
+/// looked up for a known type.
 pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
     let (file, line) = record::place(row.input.ident.span());
     let slim = cfg!(feature = "slim-inventory");
     let text = |tokens: &TokenStream| tokens.to_string().replace(' ', "");
@@ -33,16 +33,17 @@ pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
         version: record::env("CARGO_PKG_VERSION"),
     };
     let encoded = record.encode();
-    let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
+    let (before, after) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
     let name = &row.input.ident;
     if row.input.generics.params.is_empty() {
-        // A literal is in the crate's metadata too, where what starts like a record has to be one.
+        // The crate's metadata contains the literal too, and must not contain the start of a record
+        // without the rest.
         let start = CLAIM_START.concat();
         let before = before.strip_prefix(&start).unwrap_or(before);
-        return quote_spanned!(here=> #private::claim::record!(#before #behind #name););
+        return hygienic!(#private::claim::record!(#before #after #name););
     }
-    let rest = Literal::usize_unsuffixed(before.len() + behind.len());
-    quote_spanned!(here=> #private::record!(#rest #before #behind);)
+    let rest = Literal::usize_unsuffixed(before.len() + after.len());
+    hygienic!(#private::record!(#rest #before #after);)
 }
 
 #[cfg(test)]
@@ -71,7 +72,7 @@ mod tests {
                     "{field} in {record}"
                 );
             }
-            // The columns are looked at for a type, and a generic row is none.
+            // A generic row is not a known type.
             assert_eq!(record.ends_with("\"Job"), !is_generic, "{record}");
             if is_generic {
                 let at = record.find('"').expect("a text");

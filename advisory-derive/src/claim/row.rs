@@ -31,7 +31,7 @@ impl<'i> Row<'i> {
         let args = ClaimArgs::parse(written, errors);
         let Data::Struct(data) = &input.data else {
             let wanted = format_args!(
-                "`{name}` is not a struct: derive `Claim` for a struct whose fields are columns"
+                "`{name}` is not a struct: derive `Claim` for a struct with a field for each column"
             );
             errors.at(name.span(), wanted);
             return None;
@@ -89,7 +89,7 @@ fn key<'f>(
         let hint = if is_given {
             let names: Vec<String> = fields.iter().map(|field| column_of(field)).collect();
             advisory_pattern::closest(&text, names.iter().map(String::as_str)).map_or_else(
-                || "a claim finds its row by it, so add the field".to_owned(),
+                || "add the field, because a claim finds its row by this column".to_owned(),
                 |close| format!("did you mean `{close}`?"),
             )
         } else {

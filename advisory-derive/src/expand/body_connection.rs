@@ -7,7 +7,7 @@ use crate::function::word;
 use crate::site::Site;
 use crate::site::connection::Connection;
 use crate::site::lock::LockSite;
-use crate::tokens::{first_span, is_word};
+use crate::tokens::{first_span, hygienic, is_word};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
@@ -53,7 +53,7 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
             // A temporary value lives as long as the connection that can borrow it.
             let pool = quote_spanned!(at=> let pool = &(#expression););
             BodyConnection {
-                take: quote_spanned!(here=> #pool let mut taken = #taken;),
+                take: hygienic!(#pool let mut taken = #taken;),
                 pool: Some(pool),
                 taken,
                 owner: quote_spanned!(at=> &mut taken),
@@ -71,7 +71,7 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
             };
             BodyConnection {
                 pool: None,
-                take: quote_spanned!(here=> let mut taken = #taken;),
+                take: hygienic!(let mut taken = #taken;),
                 taken,
                 owner,
                 place: place(at),
@@ -91,18 +91,18 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
                 || !fields.is_empty()
                 || is_reference_to(site, root, "PgConnection");
             let (value, borrowed) = match by {
-                Receiver::Value => (Some(root), quote_spanned!(here=> &mut owned)),
-                Receiver::MutValue => (None, quote_spanned!(here=> &mut #root)),
-                Receiver::Mutable | Receiver::Shared => (None, quote_spanned!(here=> &mut *#root)),
+                Receiver::Value => (Some(root), hygienic!(&mut owned)),
+                Receiver::MutValue => (None, hygienic!(&mut #root)),
+                Receiver::Mutable | Receiver::Shared => (None, hygienic!(&mut *#root)),
             };
             let (take, owner) = if is_known {
-                let take = value.map(|value| quote_spanned!(here=> let mut owned = #value;));
+                let take = value.map(|value| hygienic!(let mut owned = #value;));
                 (take.unwrap_or_default(), borrowed)
             } else {
                 let value = value.map_or(borrowed, ToTokens::to_token_stream);
                 let owned = inside(&value, at);
                 (
-                    quote_spanned!(here=> let mut owned = #owned;),
+                    hygienic!(let mut owned = #owned;),
                     quote_spanned!(at=> owned.conn()),
                 )
             };
@@ -135,7 +135,6 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
 /// An expression: a connection of the local `pool`. Without one the function returns, even where it
 /// has an `on_held`.
 fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
-    let here = Span::mixed_site();
     let Parts {
         private,
         converted,
@@ -157,7 +156,7 @@ fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
     } else {
         quote_spanned!(at=> #private::connection_for(pool, &request).await)
     };
-    quote_spanned!(here=>
+    hygienic!(
         match #connection {
             #ok(taken) => taken,
             #err(error) => return #converted,
@@ -182,8 +181,7 @@ pub(crate) fn connection_name(site: &Site) -> Ident {
     Ident::new("conn", argument.unwrap_or(used).resolved_at(used))
 }
 
-/// Returns whether a parameter is a mutable reference to a type of this name, and not one that only
-/// the compiler knows.
+/// Returns whether a parameter is written as a mutable reference to a type of this name.
 pub(crate) fn is_reference_to(site: &Site, param: &Ident, name: &str) -> bool {
     let mut params = site.function.params.iter();
     let param = params.find(|known| known.is_name && known.names.contains(param));

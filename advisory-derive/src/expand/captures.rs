@@ -13,10 +13,9 @@ use crate::function::{Form, mentions};
 use crate::site::Site;
 use crate::site::connection::Connection;
 use crate::site::keys::SiteKey;
-use crate::tokens::is_punct;
+use crate::tokens::{hygienic, is_punct};
 use advisory_pattern::Shape;
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
-use quote::quote_spanned;
 
 #[derive(Default)]
 pub(crate) struct Captures {
@@ -32,7 +31,6 @@ impl Captures {
     /// The captures of the function's body. In the function of `#[async_trait]` it moves the
     /// parameters itself.
     pub(crate) fn new(site: &Site, connection: Option<&Connection>) -> Self {
-        let here = Span::mixed_site();
         let body = site.function.body.stream();
         let (mut captures, mut borrows) = (Self::default(), Vec::new());
         let mut conditional = TokenStream::new();
@@ -52,35 +50,35 @@ impl Captures {
                 }
                 let is_reborrowed = param.is_name && param.is_mutable_reference();
                 if !is_reborrowed && !param.is_mut(name) {
-                    let rebind = quote_spanned!(here=> #conditions let mut #name = #name;);
+                    let rebind = hygienic!(#conditions let mut #name = #name;);
                     captures.rebind.extend(rebind);
                 }
                 let borrow = if is_reborrowed {
-                    quote_spanned!(here=> &mut *#name)
+                    hygienic!(&mut *#name)
                 } else {
-                    quote_spanned!(here=> &mut #name)
+                    hygienic!(&mut #name)
                 };
                 if conditions.is_empty() {
                     borrows.push(borrow);
                 } else {
-                    conditional.extend(quote_spanned!(here=> #conditions { _ = #borrow; }));
+                    conditional.extend(hygienic!(#conditions { _ = #borrow; }));
                 }
             }
         }
         if let Some(this) = used_self(body).filter(|this| !is_in_use(site, connection, this)) {
             match site.function.receiver {
-                Some(Receiver::Mutable) => borrows.push(quote_spanned!(here=> &mut *#this)),
+                Some(Receiver::Mutable) => borrows.push(hygienic!(&mut *#this)),
                 Some(by @ (Receiver::Value | Receiver::MutValue)) => {
                     captures.with_mut_self = by == Receiver::Value;
-                    borrows.push(quote_spanned!(here=> &mut #this));
+                    borrows.push(hygienic!(&mut #this));
                 }
                 Some(Receiver::Shared) | None => {}
             }
         }
         captures.borrow = match borrows.as_slice() {
             [] => TokenStream::new(),
-            [only] => quote_spanned!(here=> _ = #only;),
-            several => quote_spanned!(here=> _ = (#(#several),*);),
+            [only] => hygienic!(_ = #only;),
+            several => hygienic!(_ = (#(#several),*);),
         };
         captures.borrow.extend(conditional);
         captures
@@ -110,7 +108,7 @@ fn borrowed_connection(
     } else {
         name
     };
-    Some(quote_spanned!(here=> &mut *#name))
+    Some(hygienic!(&mut *#name))
 }
 
 /// Returns whether a shared reference to the parameter is `Send` if the parameter is: it is a

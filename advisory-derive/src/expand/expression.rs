@@ -1,19 +1,16 @@
 //! The expressions of the user: keys, and the values of `with`.
 
-use crate::site::Site;
-use crate::tokens::first_span;
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use crate::tokens::{first_span, hygienic};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::ToTokens;
 use syn::LitInt;
 
-pub(crate) fn with_values(site: &Site) -> TokenStream {
-    let here = Span::mixed_site();
-    let with = site
-        .keys
-        .with
-        .iter()
-        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
-    quote_spanned!(here=> #(#with)*)
+pub(crate) fn with_values(with: &[(Ident, TokenStream)]) -> TokenStream {
+    let (names, values) = (
+        with.iter().map(|(name, _)| name),
+        with.iter().map(|(_, value)| value),
+    );
+    hygienic!(#(let #names = #values;)*)
 }
 
 /// The span at which the compiler reports that an expression has the wrong type.

@@ -7,6 +7,7 @@ use super::expression::{at_start, typed, with_values};
 use crate::function::mentions;
 use crate::site::Site;
 use crate::site::keys::SiteKey;
+use crate::tokens::hygienic;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote_spanned;
 
@@ -14,13 +15,13 @@ pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let handle = site.call.handle.as_ref()?;
     if !keeps_locks(site) {
-        return Some(quote_spanned!(here=> let #handle = held.info();));
+        return Some(hygienic!(let #handle = held.info();));
     }
-    let in_shared_mode = is_shared.then(|| quote_spanned!(here=> .in_shared_mode()));
+    let in_shared_mode = is_shared.then(|| hygienic!(.in_shared_mode()));
     let declared = declared(handle);
     let at = handle.span().resolved_at(here);
     let declared = quote_spanned!(at=> &#declared);
-    Some(quote_spanned!(here=> let #handle = held.handle(#declared) #in_shared_mode;))
+    Some(hygienic!(let #handle = held.handle(#declared) #in_shared_mode;))
 }
 
 /// The local that has the declared locks. If a witness is kept beyond the body, the compiler
@@ -37,11 +38,10 @@ pub(crate) fn request_and_locks(
     private: &TokenStream,
     request: &TokenStream,
 ) -> Option<TokenStream> {
-    let here = Span::mixed_site();
     let handle = site.call.handle.as_ref().filter(|_| keeps_locks(site))?;
-    let (with, declared) = (with_values(site), declared(handle));
+    let (with, declared) = (with_values(&site.keys.with), declared(handle));
     let locks = Declared::locks(site, private);
-    Some(quote_spanned!(here=>
+    Some(hygienic!(
         let (request, #declared) = {
             #with
             let declared = #locks;
@@ -76,7 +76,6 @@ impl Declared {
 
     /// An expression: one lock, a tuple, or a `Vec`.
     fn locks(site: &Site, private: &TokenStream) -> TokenStream {
-        let here = Span::mixed_site();
         let locks = site.keys.list.iter().filter_map(|key| match key {
             SiteKey::Pattern(_) => None,
             SiteKey::Expression(key) => Some(typed(key)),
@@ -88,19 +87,18 @@ impl Declared {
         let locks: Vec<TokenStream> = locks.collect();
         match locks.as_slice() {
             [lock] => lock.clone(),
-            locks => quote_spanned!(here=> (#(#locks),*)),
+            locks => hygienic!((#(#locks),*)),
         }
     }
 
     /// An expression: the next of them, as a place.
     pub(crate) fn next(&mut self) -> TokenStream {
-        let here = Span::mixed_site();
         if self.count == 1 {
-            return quote_spanned!(here=> declared);
+            return hygienic!(declared);
         }
         let index = Literal::usize_unsuffixed(self.next);
         self.next += 1;
-        quote_spanned!(here=> declared.#index)
+        hygienic!(declared.#index)
     }
 }
 

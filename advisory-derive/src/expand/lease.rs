@@ -11,7 +11,8 @@ use super::{function, refusal};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
 use crate::site::lease::LeaseSite;
-use proc_macro2::{Span, TokenStream};
+use crate::tokens::hygienic;
+use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
 pub(crate) fn expand(lease: &LeaseSite) -> TokenStream {
@@ -28,7 +29,6 @@ pub(crate) fn expand(lease: &LeaseSite) -> TokenStream {
 
 fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenStream {
     let (site, pool) = (&lease.site, &lease.pool);
-    let here = Span::mixed_site();
     let Parts {
         private,
         converted,
@@ -43,7 +43,7 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenS
     let at = at_start(pool);
     let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
     let body = parts.async_body(borrow, &site.function.body.stream());
-    quote_spanned!(here=>
+    hygienic!(
         #request
         let mut held = match #acquire {
             #ok(held) => held,
@@ -64,22 +64,20 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenS
 /// A statement that sets the local `request`, and where the body can ask for a witness also
 /// `declared`.
 fn request(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
     let site = &lease.site;
     let (times, options) = (times(lease, private), call_options(site, private));
-    let declared = quote_spanned!(here=> #private::lease::Request::new(&declared));
+    let declared = hygienic!(#private::lease::Request::new(&declared));
     if let Some(request) = request_and_locks(site, private, &declared) {
-        return quote_spanned!(here=> #request let request = request #times #options;);
+        return hygienic!(#request let request = request #times #options;);
     }
     let key = key(site, private);
-    quote_spanned!(here=> let request = #key #times #options;)
+    hygienic!(let request = #key #times #options;)
 }
 
 /// An expression: a `Request` for the key's text. The values that compute it are dropped before the
 /// wait, so that the future is `Send` whatever their types are.
 fn key(site: &Site, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
-    let with = with_values(site);
+    let with = with_values(&site.keys.with);
     match site.keys.list.first() {
         // A lease has no `keys`, so none is `Each`.
         Some(SiteKey::Expression(key) | SiteKey::Each(key)) => {
@@ -96,7 +94,7 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
             let text = pattern.literal.value();
             let names = site.keys.names(&site.function);
             let writes = pattern.writes(&names, &site.args.runtime(), None);
-            quote_spanned!(here=>
+            hygienic!(
                 {
                     #with
                     let mut key = #private::KeyWriter::text_only();

@@ -10,6 +10,7 @@ use crate::function::mentions;
 use crate::function::params::Receiver;
 use crate::site::connection::Connection;
 use crate::site::lock::LockSite;
+use crate::tokens::hygienic;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 use syn::spanned::Spanned;
@@ -46,15 +47,15 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let connection = body_connection(lock, parts);
     let BodyConnection { name, body, .. } = &connection;
     let (calls, wait) = if site.function.is_blocking() {
-        (quote_spanned!(here=> #private::blocking), None)
+        (hygienic!(#private::blocking), None)
     } else {
-        (private.clone(), Some(quote_spanned!(here=> .await)))
+        (private.clone(), Some(hygienic!(.await)))
     };
     let request = request(lock, parts);
     // Declared before the connection, so that it is dropped after it: the next call then finds the
     // connection back in its pool.
     let turn = lock.args.queue.as_ref().map(|limit| {
-        quote_spanned!(here=>
+        hygienic!(
             let turn = match #calls::queue(&mut request, #limit) #wait {
                 #ok(turn) => turn,
                 #err(error) => #refused,
@@ -76,14 +77,14 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         let (at, krate) = (argument.unwrap_or(here), site.args.runtime());
         quote_spanned!(at=> #krate::__private::connection_is_unused();)
     });
-    let quiet = lock.args.is_session().then(|| {
-        quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
-    });
+    let quiet = lock.args.is_session().then(
+        || hygienic!(#[allow(unused_variables, reason = "the connection is there for the lock")]),
+    );
     let (may_be_unused, mutable) = may_be_reborrowed(lock)
         .then(|| {
             let reason = "only a body that borrows it once more needs it";
             (
-                quote_spanned!(here=> #[allow(unused_mut, reason = #reason)]),
+                hygienic!(#[allow(unused_mut, reason = #reason)]),
                 // With another span the compiler would take the connection for a variable of the
                 // macro's own, and never report it.
                 quote_spanned!(name.span()=> mut),
@@ -91,14 +92,14 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         })
         .unzip();
     let bound = if is_unused {
-        quote_spanned!(here=> _)
+        hygienic!(_)
     } else {
-        quote_spanned!(here=> #mutable #name)
+        hygienic!(#mutable #name)
     };
     let run = run(lock, parts, borrow, body);
     let exceed = (lock.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
-        let option = quote_spanned!(here=> #private::core::option::Option);
-        quote_spanned!(here=>
+        let option = hygienic!(#private::core::option::Option);
+        hygienic!(
             let result = match result {
                 #option::Some(result) => result,
                 #option::None => {
@@ -112,7 +113,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     // `await` is slow to compile. But the conversion of `err` can borrow parameters, and must not
     // do so while the call waits.
     let finish = if site.function.is_blocking() || site.call.err.is_some() {
-        quote_spanned!(here=>
+        hygienic!(
             match #calls::finish_at(held, result) #wait {
                 #ok(result) => result,
                 #err(error) => #converted,
@@ -122,7 +123,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         let at = output.span().resolved_at(here);
         quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
     };
-    quote_spanned!(here=>
+    hygienic!(
         #warning
         #request
         #turn
@@ -160,7 +161,7 @@ fn begin(
         Scope::Xact => "begin_at",
     };
     let begin = Ident::new(begin, here);
-    quote_spanned!(here=>
+    hygienic!(
         #take
         let mut held = match #calls::#begin(#owner, #place, request) #wait {
             #ok(held) => held,
@@ -193,8 +194,8 @@ fn poll(
         ..
     } = connection;
     let scope = Ident::new(lock.args.scope().name(), here);
-    let option = quote_spanned!(here=> #private::core::option::Option);
-    quote_spanned!(here=>
+    let option = hygienic!(#private::core::option::Option);
+    hygienic!(
         #pool
         let mut tries = #private::PoolPoll::#scope(request);
         let mut taken;
@@ -213,12 +214,11 @@ fn poll(
 
 /// A statement that runs the body, and makes the local `result`.
 fn run(lock: &LockSite, parts: &Parts, borrow: &TokenStream, body: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
     if lock.site.function.is_blocking() {
         let output = &parts.output;
         // The guard moves into the closure. That makes it callable only once, so it can return what
         // it borrows mutably.
-        return quote_spanned!(here=>
+        return hygienic!(
             let running = running.enter();
             #[allow(clippy::redundant_closure_call, reason = "the body can return early")]
             let result = (|| -> #output {
@@ -229,11 +229,11 @@ fn run(lock: &LockSite, parts: &Parts, borrow: &TokenStream, body: &TokenStream)
     }
     let body = parts.async_body(borrow, body);
     let method = if lock.args.max_hold.is_some() {
-        quote_spanned!(here=> timeout)
+        hygienic!(timeout)
     } else {
-        quote_spanned!(here=> watch)
+        hygienic!(watch)
     };
-    quote_spanned!(here=> let result = running.#method(#body).await;)
+    hygienic!(let result = running.#method(#body).await;)
 }
 
 /// Returns whether the body can borrow its connection again. It cannot if the connection is a

@@ -3,6 +3,7 @@
 use super::handle::handle;
 use super::return_type::without_impl_trait;
 use crate::site::Site;
+use crate::tokens::hygienic;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Type, spanned::Spanned};
@@ -21,25 +22,24 @@ pub(crate) struct Parts {
     pub(crate) error: TokenStream,
     pub(crate) ok: TokenStream,
     pub(crate) err: TokenStream,
-    /// Leaves the function with the local `error` from before the body: to `on_held` or `on_done`,
-    /// if there is one.
+    /// Handles the local `error` of a lock that was not acquired: returns it, or breaks out of
+    /// `'held` if there is an `on_held` or an `on_done`.
     pub(crate) refused: TokenStream,
     /// A statement that binds the body's name for the lock.
     pub(crate) handle: Option<TokenStream>,
 }
 
 impl Parts {
-    /// With `has_refusals` an error from before the body does not leave the function where it
-    /// happens.
+    /// With `has_refusals`, an error before the body breaks out of `'held` instead of returning.
     pub(crate) fn new(site: &Site, product: Product, has_refusals: bool) -> Self {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
-        let private = quote_spanned!(here=> #krate::__private);
+        let private = hygienic!(#krate::__private);
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
         let (module, is_shared) = match product {
             Product::Lock { is_shared } => (None, is_shared),
-            Product::Lease => (Some(quote_spanned!(here=> lease::)), false),
+            Product::Lease => (Some(hygienic!(lease::)), false),
         };
         let returns = quote_spanned!(at_output=> #private::#module returns::<#output>());
         let converted = if let Some(err) = &site.call.err {
@@ -48,13 +48,13 @@ impl Parts {
             quote_spanned!(at_output=> #returns.convert(error))
         };
         Self {
-            error: quote_spanned!(here=> #krate::#module Error),
-            ok: quote_spanned!(here=> #private::Ok),
-            err: quote_spanned!(here=> #private::Err),
+            error: hygienic!(#krate::#module Error),
+            ok: hygienic!(#private::Ok),
+            err: hygienic!(#private::Err),
             refused: if has_refusals {
-                quote_spanned!(here=> break 'held error)
+                hygienic!(break 'held error)
             } else {
-                quote_spanned!(here=> return #converted)
+                hygienic!(return #converted)
             },
             handle: handle(site, is_shared),
             private,
@@ -72,7 +72,7 @@ impl Parts {
         let Self {
             private, output, ..
         } = self;
-        quote_spanned!(Span::mixed_site()=>
+        hygienic!(
             async {
                 if false {
                     #borrow

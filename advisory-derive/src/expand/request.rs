@@ -11,42 +11,41 @@ use crate::key_pattern::{KeyPattern, writer};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
 use crate::site::lock::LockSite;
+use crate::tokens::hygienic;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
 /// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the
 /// keys are refused.
 pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
-    let here = Span::mixed_site();
     let site = &lock.site;
     let keys = keys(lock, parts);
     let options = options(lock, &parts.private);
     // The time in the queue is subtracted from the wait.
-    let mutable = lock.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
+    let mutable = lock.args.queue.as_ref().map(|_| hygienic!(mut));
     if let Some(request) = request_and_locks(site, &parts.private, &keys) {
-        return quote_spanned!(here=> #request let #mutable request = request #options;);
+        return hygienic!(#request let #mutable request = request #options;);
     }
-    let with = with_values(site);
-    quote_spanned!(here=> let #mutable request = { #with #keys } #options;)
+    let with = with_values(&site.keys.with);
+    hygienic!(let #mutable request = { #with #keys } #options;)
 }
 
 /// Method calls that a lock and a lease have in common: the function's name, for the checks of
 /// debug builds, and the wait.
 pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
     let function = site.function.name.to_string();
     let wait = site.call.wait.as_ref().map(|wait| {
         let wait = match wait {
-            Wait::Never => quote_spanned!(here=> #private::Wait::Never),
-            Wait::Forever => quote_spanned!(here=> #private::Wait::Forever),
+            Wait::Never => hygienic!(#private::Wait::Never),
+            Wait::Forever => hygienic!(#private::Wait::Forever),
             Wait::For(time) => {
                 let time = time.expression(private);
-                quote_spanned!(here=> #private::Wait::For(#time))
+                hygienic!(#private::Wait::For(#time))
             }
         };
-        quote_spanned!(here=> .wait(#wait))
+        hygienic!(.wait(#wait))
     });
-    quote_spanned!(here=> .in_function(#function) #wait)
+    hygienic!(.in_function(#function) #wait)
 }
 
 pub(crate) fn time_option(
@@ -56,7 +55,7 @@ pub(crate) fn time_option(
 ) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let (method, time) = (Ident::new(method, here), time?.expression(private));
-    Some(quote_spanned!(here=> .#method(#time)))
+    Some(hygienic!(.#method(#time)))
 }
 /// Method calls for what differs from the default: an exclusive lock, with the session's own
 /// timeout.
@@ -65,19 +64,19 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     let args = &lock.args;
     let mut options = call_options(&lock.site, private);
     if args.is_shared() {
-        options.extend(quote_spanned!(here=> .shared()));
+        options.extend(hygienic!(.shared()));
     }
     options.extend(time_option("poll", args.poll.as_ref(), private));
     options.extend(time_option("poll_max", args.poll_max.as_ref(), private));
     match &args.permits {
         Some(PermitsArg::Number(permits)) => {
-            options.extend(quote_spanned!(here=> .permits(#permits)));
+            options.extend(hygienic!(.permits(#permits)));
         }
         Some(PermitsArg::Expression(permits)) => {
             // The compiler reports there that it is not an integer.
             let at = at_start(permits);
             let count = quote_spanned!(at=> #private::permits(#permits));
-            options.extend(quote_spanned!(here=> .permits(#count)));
+            options.extend(hygienic!(.permits(#count)));
         }
         None => {}
     }
@@ -88,14 +87,14 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     };
     if let Some(isolation) = isolation {
         let isolation = Ident::new(isolation, here);
-        options.extend(quote_spanned!(here=> .isolation(#private::Isolation::#isolation)));
+        options.extend(hygienic!(.isolation(#private::Isolation::#isolation)));
     }
     if let Some(AtArg { column, value }) = &args.at {
         let at = at_start(value);
         options.extend(quote_spanned!(at=> .at(#column, #value)));
     }
     if args.refuses_nested() {
-        options.extend(quote_spanned!(here=> .refuse_nested()));
+        options.extend(hygienic!(.refuse_nested()));
     }
     options.extend(time_option("max_hold", args.max_hold.as_ref(), private));
     options
@@ -105,7 +104,6 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
 /// before the wait, so that the future is `Send` whatever their types are; except the local
 /// `declared`, where the body can ask for its witnesses.
 fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
-    let here = Span::mixed_site();
     let site = &lock.site;
     let (derivation, max) = (lock.args.derivation(), lock.args.max_keys());
     let Parts {
@@ -169,7 +167,7 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
                     pattern.expression(&names, derivation, &krate),
                     pattern.text(),
                 );
-                quote_spanned!(here=> (#key, #text))
+                hygienic!((#key, #text))
             }
             SiteKey::Expression(key) | SiteKey::Each(key) => {
                 let at = at_start(key);
@@ -177,25 +175,25 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
                 quote_spanned!(at=> #private::keyed(&#key))
             }
         });
-        return quote_spanned!(here=> #private::request::each([#(#keys),*]));
+        return hygienic!(#private::request::each([#(#keys),*]));
     }
     if !has_slice {
         let keys = site.keys.list.iter().map(one);
-        let keys = quote_spanned!(here=> #(#keys),*);
+        let keys = hygienic!(#(#keys),*);
         return if site.keys.list.len() == 1 {
-            quote_spanned!(here=> #private::request::one(#text, #keys))
+            hygienic!(#private::request::one(#text, #keys))
         } else {
-            quote_spanned!(here=> #private::request::many(#text, [#keys]))
+            hygienic!(#private::request::many(#text, [#keys]))
         };
     }
     let takes = site.keys.list.iter().map(|key| match key {
         SiteKey::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, lock),
         key => {
             let key = one(key);
-            quote_spanned!(here=> keys.push(#key);)
+            hygienic!(keys.push(#key);)
         }
     });
-    quote_spanned!(here=>
+    hygienic!(
         let mut keys = #private::Keys::new(#text, #max);
         #(#takes)*
         match keys.finish() {

@@ -112,7 +112,7 @@ pub(crate) fn destructured(body: &Group) -> Vec<Ident> {
                 _ => false,
             };
             if tokens.next().is_some_and(is_param) {
-                names.extend(params::bound_names(&pattern));
+                names.extend(params::bindings(&pattern, false).0);
             }
         }
     }

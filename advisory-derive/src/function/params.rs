@@ -43,13 +43,47 @@ impl Param {
 pub(crate) fn parse(tokens: TokenStream) -> (Option<Receiver>, Vec<Param>) {
     let (mut receiver, mut params) = (None, Vec::new());
     for tokens in split(tokens) {
-        match param(tokens) {
-            Some(ParamOrReceiver::Receiver(found)) => receiver = Some(found),
-            Some(ParamOrReceiver::Param(found)) => params.push(found),
-            None => {}
+        let (conditions, mut pattern) = without_attributes(tokens);
+        let colon = (0..pattern.len()).find(|index| is_single_colon(&pattern, *index));
+        let ty = colon.map(|colon| {
+            let ty = pattern.split_off(colon).into_iter().skip(1).collect();
+            without_groups(ty)
+        });
+        if pattern.iter().any(|token| is_word(token, "self")) {
+            receiver = Some(Receiver::of(&pattern, ty));
+        } else if let Some(ty) = ty {
+            let is_name = |token: &TokenTree| matches!(token, TokenTree::Ident(_));
+            let (names, mut_names) = bindings(&pattern, false);
+            params.push(Param {
+                names,
+                mut_names,
+                ty,
+                is_name: pattern.iter().all(is_name),
+                conditions,
+            });
         }
     }
     (receiver, params)
+}
+
+impl Receiver {
+    /// `&mut self`, or `self: &mut Self`. `Pin<&mut Self>` and `Box<Self>` are values.
+    fn of(pattern: &[TokenTree], ty: Option<TokenStream>) -> Self {
+        let is_mut = |tokens: &[TokenTree]| tokens.iter().any(|token| is_word(token, "mut"));
+        let ty: Option<Vec<TokenTree>> = ty.map(|ty| ty.into_iter().collect());
+        let borrow = ty.as_deref().unwrap_or(pattern);
+        match borrow.first() {
+            Some(first) if is_punct(first, '&') => {
+                if is_mut(borrow) {
+                    Self::Mutable
+                } else {
+                    Self::Shared
+                }
+            }
+            _ if is_mut(pattern) => Self::MutValue,
+            _ => Self::Value,
+        }
+    }
 }
 
 /// The position of the parameters: the first parentheses outside of the generics, which can contain
@@ -86,60 +120,6 @@ impl Angles {
     }
 }
 
-enum ParamOrReceiver {
-    Receiver(Receiver),
-    Param(Param),
-}
-
-fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
-    let (conditions, mut tokens) = without_attributes(tokens);
-    let colon = tokens
-        .iter()
-        .enumerate()
-        .position(|(index, _)| is_single_colon(&tokens, index));
-    let Some(colon) = colon else {
-        let is_reference = tokens.first().is_some_and(|token| is_punct(token, '&'));
-        let is_mut = tokens.iter().any(|token| is_word(token, "mut"));
-        return tokens.iter().any(|token| is_word(token, "self")).then_some(
-            ParamOrReceiver::Receiver(match (is_reference, is_mut) {
-                (false, false) => Receiver::Value,
-                (false, true) => Receiver::MutValue,
-                (true, false) => Receiver::Shared,
-                (true, true) => Receiver::Mutable,
-            }),
-        );
-    };
-    let is_mut = tokens.first().is_some_and(|token| is_word(token, "mut"));
-    let ty = tokens.split_off(colon).into_iter().skip(1).collect();
-    let ty = without_groups(ty);
-    if tokens.iter().any(|token| is_word(token, "self")) {
-        // `self: &mut Self` and the like; `Pin<&mut Self>` and `Box<Self>` are values that can be
-        // borrowed.
-        let mut words = ty.into_iter();
-        let is_reference = words.next().is_some_and(|token| is_punct(&token, '&'));
-        return Some(ParamOrReceiver::Receiver(
-            match (is_reference, words.any(|token| is_word(&token, "mut"))) {
-                (false, _) if is_mut => Receiver::MutValue,
-                (false, _) => Receiver::Value,
-                (true, false) => Receiver::Shared,
-                (true, true) => Receiver::Mutable,
-            },
-        ));
-    }
-    let (mut names, mut mut_names) = (Vec::new(), Vec::new());
-    let is_name = tokens
-        .iter()
-        .all(|token| matches!(token, TokenTree::Ident(_)));
-    bindings(&tokens, false, &mut names, &mut mut_names);
-    Some(ParamOrReceiver::Param(Param {
-        names,
-        mut_names,
-        ty,
-        is_name,
-        conditions,
-    }))
-}
-
 fn without_attributes(tokens: Vec<TokenTree>) -> (TokenStream, Vec<TokenTree>) {
     let (mut conditions, mut rest) = (TokenStream::new(), Vec::with_capacity(tokens.len()));
     let mut tokens = tokens.into_iter();
@@ -174,20 +154,10 @@ fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
     colon(Some(index)) && !colon(index.checked_sub(1)) && !colon(index.checked_add(1))
 }
 
-pub(crate) fn bound_names(pattern: &[TokenTree]) -> Vec<Ident> {
+/// The names that a pattern binds, and those of them that are declared `mut`: identifiers that are
+/// not part of a path, a field before its `:`, or a constructor.
+pub(crate) fn bindings(tokens: &[TokenTree], in_struct: bool) -> (Vec<Ident>, Vec<Ident>) {
     let (mut names, mut mut_names) = (Vec::new(), Vec::new());
-    bindings(pattern, false, &mut names, &mut mut_names);
-    names
-}
-
-/// Collects the names that a pattern binds: identifiers that are not part of a path, a field before
-/// its `:`, or a constructor.
-fn bindings(
-    tokens: &[TokenTree],
-    in_struct: bool,
-    names: &mut Vec<Ident>,
-    mut_names: &mut Vec<Ident>,
-) {
     let punct = |index: usize, wanted: char| {
         let token = tokens.get(index);
         token.is_some_and(|token| is_punct(token, wanted))
@@ -196,8 +166,9 @@ fn bindings(
         match token {
             TokenTree::Group(group) => {
                 let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
-                let in_struct = group.delimiter() == Delimiter::Brace;
-                bindings(&tokens, in_struct, names, mut_names);
+                let inner = bindings(&tokens, group.delimiter() == Delimiter::Brace);
+                names.extend(inner.0);
+                mut_names.extend(inner.1);
             }
             TokenTree::Ident(ident) => {
                 let word = ident.to_string();
@@ -210,24 +181,24 @@ fn bindings(
                     "mut" | "ref" | "box" | "_" | "true" | "false"
                 );
                 let is_constructor = word.starts_with(char::is_uppercase);
-                if !(starts_group || in_path || is_field || is_keyword || is_constructor) {
-                    // Not those of `ref mut name` and `&mut name`.
-                    let is_mut = match &tokens[..index] {
-                        [.., before, last] if is_word(last, "mut") => {
-                            !is_word(before, "ref") && !is_punct(before, '&')
-                        }
-                        [last] => is_word(last, "mut"),
-                        _ => false,
-                    };
-                    if is_mut {
-                        mut_names.push(ident.clone());
-                    }
-                    names.push(ident.clone());
+                if starts_group || in_path || is_field || is_keyword || is_constructor {
+                    continue;
                 }
+                // Not those of `ref mut name` and `&mut name`.
+                let is_mut = match &tokens[..index] {
+                    [.., before, last] if is_word(last, "mut") => {
+                        !is_word(before, "ref") && !is_punct(before, '&')
+                    }
+                    [last] => is_word(last, "mut"),
+                    _ => false,
+                };
+                mut_names.extend(is_mut.then(|| ident.clone()));
+                names.push(ident.clone());
             }
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
     }
+    (names, mut_names)
 }
 
 /// Splits parameters at the commas between them, not at those inside the `<…>` of a type.

@@ -38,13 +38,8 @@ impl SiteKeys {
         let mut list = Vec::new();
         for key in given.into_iter().flatten() {
             match key {
-                KeyArg::Pattern(literal) => {
-                    list.extend(KeyPattern::parse(literal, errors).map(SiteKey::Pattern));
-                }
-                KeyArg::Pair(first, literal) => {
-                    let pattern = KeyPattern::parse(literal, errors);
-                    let pair = pattern.map(|pattern| pattern.in_pair(first));
-                    list.extend(pair.map(SiteKey::Pattern));
+                KeyArg::Pattern { first, literal } => {
+                    list.extend(KeyPattern::parse(first, literal, errors).map(SiteKey::Pattern));
                 }
                 KeyArg::Expression(expression) => list.push(SiteKey::Expression(expression)),
                 KeyArg::Each(expression) => list.push(SiteKey::Each(expression)),

@@ -16,7 +16,7 @@ use crate::function::Function;
 use crate::key_pattern::Ambiguity;
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
-use advisory_pattern::{Derivation, Permits};
+use advisory_pattern::{Derivation, Permits, Record};
 use proc_macro2::{Ident, TokenStream};
 
 pub(crate) struct LeaseSite {
@@ -62,12 +62,13 @@ impl LeaseSite {
         if errors.is_empty() {
             collisions::check(&facts, &site, &Permits::ONE, errors);
         }
-        let own = record::Own {
+        let own = Record {
+            mode: "exclusive".to_owned(),
             wait: call.wait.as_ref().map(Wait::written).map(str::to_owned),
             ttl: record::time(lease.ttl.as_ref()),
             renew: record::time(lease.renew.as_ref()),
             keep: record::time(lease.keep.as_ref()),
-            ..record::Own::default()
+            ..Record::default()
         };
         let record = record::emit(facts, own, &site);
         let site = Site {

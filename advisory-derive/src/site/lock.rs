@@ -17,7 +17,7 @@ use crate::function::Function;
 use crate::key_pattern::Ambiguity;
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
-use advisory_pattern::Permits;
+use advisory_pattern::{Permits, Record};
 use proc_macro2::Ident;
 use syn::LitStr;
 
@@ -86,9 +86,14 @@ impl LockSite {
     }
 }
 
-fn own(call: &CallArgs, lock: &LockArgs) -> record::Own {
-    record::Own {
-        is_shared: lock.is_shared(),
+fn own(call: &CallArgs, lock: &LockArgs) -> Record {
+    let mode = if lock.is_shared() {
+        "shared"
+    } else {
+        "exclusive"
+    };
+    Record {
+        mode: mode.to_owned(),
         wait: call.wait.as_ref().map(Wait::written).map(str::to_owned),
         poll: record::time(lock.poll.as_ref()),
         permits: lock.permits(),
@@ -97,6 +102,6 @@ fn own(call: &CallArgs, lock: &LockArgs) -> record::Own {
         guards: lock.guards.clone().unwrap_or_default(),
         allow_ambiguous: lock.allow_ambiguous.as_ref().map(LitStr::value),
         allow_redundant: lock.allow_redundant.as_ref().map(LitStr::value),
-        ..record::Own::default()
+        ..Record::default()
     }
 }

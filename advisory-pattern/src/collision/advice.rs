@@ -1,7 +1,7 @@
 //! The help of a message about two locks that collide.
 //!
-//! Each option is tried before it is offered: with it, the two no longer collide, and the lock that
-//! it changes collides with no other known lock. The shape of a placeholder comes first, because it
+//! Each option is tried before it is offered: it ends the collision, and the lock that it changes
+//! collides with no other known lock. The shape of a placeholder comes first, because it
 //! changes no key. A new word changes keys, so it is for the pattern that has none.
 
 mod guess;
@@ -15,7 +15,7 @@ use crate::pattern::parse::parse;
 use crate::pattern::shape::Shape;
 use crate::pattern::{Pattern, Placeholder};
 
-/// Describes one of two locks that collide.
+/// One of two locks that collide.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// The lock.
@@ -30,7 +30,7 @@ pub struct Side<'a> {
     pub guesses: &'a [Guess],
 }
 
-/// Names a placeholder that is taken for text because its type is unknown.
+/// A placeholder that is treated as text because its type is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guess {
     /// The placeholder as written, without `<` and `>`.
@@ -41,20 +41,19 @@ pub struct Guess {
     pub shape: Option<Shape>,
 }
 
-/// Says what to write instead.
+/// The help of a message: what to write instead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advice {
     /// The advice in words.
     pub text: String,
-    /// Each way that the words offer to make the two locks different, or one: what to write at
-    /// which site.
+    /// The edits of each suggestion in the text. Each makes the two locks different, or one.
     pub options: Vec<Vec<Edit>>,
 }
 
-/// Says what to write at one site.
+/// A change at one site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// True if it is for the site that gets the message, and not for the other one.
+    /// True for the site that gets the message, false for the other one.
     pub is_here: bool,
     /// The new key pattern, if it changes.
     pub key: Option<String>,
@@ -70,8 +69,8 @@ impl Edit {
     }
 }
 
-/// Says what to write when two locks collide; `others` are the other locks known, of which none may
-/// collide with what is written.
+/// Returns what to write when two locks collide. A suggestion collides with none of `others`, the
+/// other known locks.
 ///
 /// # Examples
 ///
@@ -149,7 +148,7 @@ impl Side<'_> {
         pair.map_or(key, |(_, text)| text)
     }
 
-    /// The key whose pattern, or that of its second half, is this.
+    /// The key with this pattern, which for a pair is that of its second half.
     pub(crate) fn key_of(&self, pattern: &str) -> String {
         match self.lock.first_half() {
             Some(first) => pair_text(first, pattern),
@@ -311,7 +310,7 @@ impl Advisor<'_> {
     }
 }
 
-/// The patterns of both, if they are patterns, of pairs with the same first half or of no pairs.
+/// The patterns of both, if both have one. Pairs must have equal first halves.
 fn patterns<'a>(here: &'a Side<'_>, there: &'a Side<'_>) -> Option<(&'a Pattern, &'a Pattern)> {
     let is_one_half = here.lock.first_half() == there.lock.first_half();
     let patterns = (here.lock.pattern()?, there.lock.pattern()?);

@@ -4,7 +4,7 @@ use super::Collision;
 use super::advice::Side;
 
 impl Collision {
-    /// Says what is wrong.
+    /// Returns the first line of the message.
     #[must_use]
     pub fn headline(&self, here: &Side<'_>, there: &Side<'_>) -> String {
         let (one, other) = (here.written, there.written);

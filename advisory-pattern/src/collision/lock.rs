@@ -18,7 +18,7 @@ use crate::pattern::shape::Shape;
 /// In `allow_overlap`: every other lock, with a name or without.
 const ANY: &str = "*";
 
-/// One lock as a site names it.
+/// A lock as a site describes it.
 ///
 /// # Examples
 ///
@@ -59,8 +59,8 @@ pub struct LockForm {
 }
 
 impl Lock {
-    /// Describes an advisory lock. `name` is what the site says in `name = "…"`; `allowed` the
-    /// other locks' names in `allow_overlap`.
+    /// Creates an advisory lock. `name` is the argument of the site; `allowed` has the names in its
+    /// `allow_overlap`.
     #[must_use]
     pub fn new(
         key: LockedKey,
@@ -84,25 +84,26 @@ impl Lock {
         }
     }
 
-    /// Says how many sessions may hold it at once: it then has as many keys.
+    /// Sets the number of sessions that can hold the lock at once, which is also its number of
+    /// keys.
     #[must_use]
     pub fn with_permits(self, permits: Permits) -> Self {
         Self { permits, ..self }
     }
 
-    /// Says which key space it is in, if not that of advisory locks.
+    /// Sets the key space, by default that of advisory locks.
     #[must_use]
     pub fn within(self, space: KeySpace) -> Self {
         Self { space, ..self }
     }
 
-    /// Gives the lock's name, if its site says one.
+    /// Returns the lock's name, if its site sets one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Gives what decides with which locks it collides, and how.
+    /// Returns the part of the lock that decides with which locks it collides, and how.
     #[must_use]
     pub fn form(&self) -> LockForm {
         LockForm {
@@ -138,12 +139,12 @@ impl Lock {
         Self { name, ..self }
     }
 
-    /// Finds out how this lock collides with one of another site. `None`: they are one lock on
+    /// Returns how this lock collides with one of another site, or `None` if they are one lock on
     /// purpose, or always different.
     ///
-    /// They are one lock when they have the same name and the same key: text, shapes, filters and,
-    /// except for leases, derivation. The names of placeholders do not matter. Two equal keys
-    /// without a name collide: sharing is declared, not guessed.
+    /// They are one lock if they have one name and equal keys: text, shapes, filters and, except
+    /// for leases, derivation. The names of placeholders do not matter. Two equal keys without a
+    /// name collide: sharing is declared, not guessed.
     #[must_use]
     pub fn collision(&self, there: &Self) -> Option<Collision> {
         let comparison = self.space.comparison(there.space);
@@ -213,8 +214,8 @@ impl Lock {
         Some(Collision::Number(shared.to_string()))
     }
 
-    /// How a pair whose second half is derived collides with a pair of numbers, as far as these are
-    /// fixed. Nothing tells whether the values of a pattern give a fixed number.
+    /// How a pair with a derived second half collides with a pair of numbers, as far as these are
+    /// fixed. It is unknown if the values of a pattern can give a fixed number.
     fn pair_collision(&self, first: Option<i32>, second: Option<i32>) -> Option<Collision> {
         let own = self.first_half()?;
         let half = match (self.key.pair(self.derivation), second) {
@@ -231,7 +232,7 @@ impl Lock {
         is_one.then(|| Collision::Number(format!("({own}, {half})")))
     }
 
-    /// Returns whether the two keys always become the same number.
+    /// Returns whether the two keys always become one number.
     fn has_number_of(&self, there: &Self) -> bool {
         match (&self.key, &there.key) {
             (LockedKey::Pattern(here), LockedKey::Pattern(other)) => {

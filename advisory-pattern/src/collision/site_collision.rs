@@ -1,4 +1,4 @@
-//! Lock sites, of one program or of two, that can lock the same key without being one lock.
+//! Lock sites, of one program or of two, that can lock one key without being one lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::pattern::permit::Permits;
 use crate::pattern::shape::Shape;
 use crate::record::{Record, RecordError, decode_key};
 
-/// Holds two sites whose locks collide, and how many more collide as they do.
+/// Two sites with locks that collide, and the number of others that collide in this way.
 #[derive(Clone, Debug)]
 pub struct SiteCollision<'a> {
     /// One site.
@@ -25,8 +25,7 @@ pub struct SiteCollision<'a> {
     pub there: &'a Record,
     /// Its key as written.
     pub there_key: String,
-    /// The number of other sites with one of the two keys, of the same name and with the same
-    /// exceptions.
+    /// The number of other sites that have one of the two keys, with its name and its exceptions.
     pub more: usize,
     /// How they collide.
     pub collision: Collision,
@@ -38,11 +37,11 @@ pub struct SiteCollision<'a> {
 
 /// Compares every two of a program's sites.
 ///
-/// Sites that lock the same key collide with each other and with any other site in the same way. So
+/// Sites with one key collide in one way with each other, and in one way with any other site. So
 /// they are one group, and two groups have one collision.
 ///
 /// # Errors
-/// The first site whose keys this version cannot read.
+/// The first site with keys that this version cannot read.
 ///
 /// # Examples
 ///
@@ -79,7 +78,7 @@ pub fn site_collisions(sites: &[Record]) -> Result<Vec<SiteCollision<'_>>, Recor
 /// A function of a crate that both use does not collide with itself, even if its line differs.
 ///
 /// # Errors
-/// The first site whose keys this version cannot read.
+/// The first site with keys that this version cannot read.
 pub fn site_collisions_between<'a>(
     here: &'a [Record],
     there: &'a [Record],
@@ -263,8 +262,8 @@ fn code(site: &Record) -> Code<'_> {
     (names, keys, site.key_space().ok())
 }
 
-/// Returns whether two sites are the same function of the same crate with the same keys, possibly
-/// in different versions.
+/// Returns whether two sites are one function of one crate, with equal keys, possibly in two
+/// versions.
 fn is_same_code(here: &Record, there: &Record) -> bool {
     code(here) == code(there)
 }
@@ -275,7 +274,7 @@ fn is_same_site(here: &Record, there: &Record) -> bool {
 }
 
 impl Record {
-    /// Gives the site's locks as they are compared, each with its key as written. Leaves out keys
+    /// Returns the site's locks as they are compared, each with its key as written, except for keys
     /// that are unknown before run time.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! PostgreSQL's `hashtext` and `hashtextextended(_, 0)`, computed in Rust.
 //!
-//! PostgreSQL's variant of Bob Jenkins' lookup3, as little-endian servers compute it; the same in
-//! releases 12 to 18:
-//! <https://github.com/postgres/postgres/blob/REL_18_STABLE/src/common/hashfn.c>, <https://burtleburtle.net/bob/c/lookup3.c>.
-//! PostgreSQL does not promise to keep it, so tests compare this file with numbers computed by
-//! servers.
+//! PostgreSQL's variant of Bob Jenkins' lookup3, as little-endian servers compute it, unchanged
+//! from release 12 to 18:
+//! <https://github.com/postgres/postgres/blob/REL_18_STABLE/src/common/hashfn.c>,
+//! <https://burtleburtle.net/bob/c/lookup3.c>. PostgreSQL does not promise to keep it, so tests
+//! compare this file with numbers computed by servers.
 
 /// The last two words of the state: `hashtext` is the second, `hashtextextended(_, 0)` both, the
 /// first one high.

@@ -1,4 +1,4 @@
-//! Search for two lists of values that render the same key under one pattern.
+//! Search for two lists of values that render one key under one pattern.
 //!
 //! If so, two callers with different arguments share a lock. The search reads a key twice in
 //! parallel, and looks for a character that the two readings give to different placeholders.
@@ -10,7 +10,7 @@ use crate::language::shortest_key::{Goal, shortest_key};
 use crate::language::witness::{Values, readable};
 use crate::pattern::{Part, Pattern};
 
-/// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to
+/// A proof that a pattern is ambiguous: one key, two lists of values that render it, and what to
 /// write instead.
 ///
 /// Values are in the form that the key has, with the placeholder's name, in the pattern's order.
@@ -22,7 +22,7 @@ pub struct Ambiguity {
     pub first: Vec<(String, String)>,
     /// The placeholders and their values, split another way.
     pub second: Vec<(String, String)>,
-    /// Says what to write: ``"`-` cannot separate `<a>` from `<b>`: use `:`"``.
+    /// What to write: ``"`-` cannot separate `<a>` from `<b>`: use `:`"``.
     pub help: String,
 }
 

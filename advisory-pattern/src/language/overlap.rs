@@ -6,7 +6,7 @@
 
 use crate::language::Language;
 
-/// Tells whether some key is in both languages; [`witness`](crate::witness()) then finds one.
+/// Returns `true` if some key is in both languages; [`witness`](crate::witness()) then finds one.
 ///
 /// Exact for the languages, and fast enough to compare every two of some thousand sites while
 /// compiling. The test for an empty intersection of two automata, by their product:

@@ -1,8 +1,8 @@
 //! Search for the shortest key that two languages share.
 //!
 //! Searches pairs of positions breadth first, a character of the key at a time, and remembers where
-//! each pair was reached from. With the same language on both sides it finds two different splits
-//! of a key. It is slower than `overlap`, so it runs only to show an overlap that was found.
+//! each pair was reached from. With one language on both sides it finds two different splits of a
+//! key. It is slower than `overlap`, so it runs only to show an overlap that was found.
 
 use std::collections::HashMap;
 

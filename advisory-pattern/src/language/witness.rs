@@ -12,7 +12,7 @@ use crate::language::shortest_key::{Goal, shortest_key};
 use crate::pattern::atom::Atom;
 use crate::pattern::char_set::CharSet;
 
-/// Shows that two patterns overlap: one key, and the values with which each side renders it.
+/// A proof that two patterns overlap: one key, and the values with which each side renders it.
 ///
 /// Values are in the form that the key has, with the placeholder's name, in the pattern's order;
 /// [`unescape`](crate::escape::unescape) gives the original text.

@@ -14,8 +14,8 @@ pub struct Edge {
     /// The locks that were held exclusively around it, every time: two edges that share one cannot
     /// wait for each other.
     ///
-    /// A lock counts only if its key has no placeholders, since it is then the same lock each time.
-    /// Each is the pattern and the number.
+    /// Only a lock without placeholders in its key is a gate, because it is one lock every time.
+    /// Each gate is the pattern and the number.
     pub gates: Vec<String>,
 }
 
@@ -82,8 +82,8 @@ impl Edge {
         })
     }
 
-    /// Keeps the gates that were also held when the same edge was recorded again; returns whether
-    /// there are fewer.
+    /// Keeps only the gates that are in `again`, a later recording of this edge. Returns `true` if
+    /// that removed some.
     pub fn narrow_gates(&mut self, again: &[String]) -> bool {
         let before = self.gates.len();
         self.gates.retain(|gate| again.contains(gate));

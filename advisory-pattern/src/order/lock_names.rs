@@ -1,4 +1,4 @@
-//! Names for the patterns in a recording of lock orders; patterns of the same lock share one.
+//! Names for the patterns in a recording of lock orders: one name for all patterns of a lock.
 //!
 //! A recording has each pattern as its site writes it, and two sites can write one lock
 //! differently.
@@ -9,7 +9,7 @@ use crate::pattern::shape::Shape;
 use crate::pattern::{Filter, Part};
 use std::collections::BTreeMap;
 
-/// Gives one name to the patterns of one lock: `account:<from>` and `account:<id>` differ only in
+/// One name for all patterns of a lock: `account:<from>` and `account:<id>` differ only in
 /// their placeholders' names.
 ///
 /// A shape can be written or left to the value's type: `night:<night>` and `night:<day: date>`. If
@@ -51,7 +51,7 @@ impl LockNames {
         )
     }
 
-    /// Gives the name of a lock, the same for each of its patterns.
+    /// Returns the name of the lock with this pattern.
     #[must_use]
     pub fn name(&self, lock: &str) -> String {
         let (mut name, shapes) = read(lock);

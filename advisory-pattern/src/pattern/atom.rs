@@ -2,12 +2,12 @@
 
 use crate::pattern::char_set::CharSet;
 
-/// Says how often an atom's characters are read.
+/// How often an atom's characters are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// Once.
     One,
-    /// Once or not at all.
+    /// At most once.
     Optional,
     /// Any number of times, including none.
     Star,
@@ -17,7 +17,7 @@ pub enum Repeat {
     Skip(u8),
 }
 
-/// Names one step of a language: a set of characters, and how often one of them is read.
+/// One step of a language: a set of characters, and how often one of them is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Atom {
     /// The characters that are read.

@@ -4,7 +4,7 @@
 //! text) or all. Shapes and literal text need no more, and a set takes two machine words and a
 //! `char`.
 
-/// Names a set of characters: some of ASCII, and none, one or all of the others.
+/// A set of characters: some of ASCII, and none, one or all of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CharSet {
     ascii: u128,
@@ -25,18 +25,18 @@ const PREFERRED: &str = "1true0";
 const LETTERS: &[u8] = b"xyzuvwabcdefghijklmnopqrst";
 
 impl CharSet {
-    /// Names the empty set, for an atom that reads nothing.
+    /// The empty set, for an atom that reads nothing.
     pub const NONE: Self = Self {
         ascii: 0,
         other: Other::None,
     };
-    /// Names the set of all characters.
+    /// The set of all characters.
     pub const ANY: Self = Self {
         ascii: u128::MAX,
         other: Other::Any,
     };
 
-    /// Names the ASCII characters of `text`; it ignores others.
+    /// Creates the set of the ASCII characters in `text`. Other characters are ignored.
     #[must_use]
     pub const fn of(text: &str) -> Self {
         let bytes = text.as_bytes();
@@ -54,7 +54,7 @@ impl CharSet {
         }
     }
 
-    /// Names one character.
+    /// Creates the set of one character.
     #[must_use]
     pub const fn only(c: char) -> Self {
         if c.is_ascii() {
@@ -70,7 +70,7 @@ impl CharSet {
         }
     }
 
-    /// Names every character but the ASCII ones of `text`.
+    /// Creates the set of all characters except for the ASCII ones in `text`.
     #[must_use]
     pub const fn all_but(text: &str) -> Self {
         Self {
@@ -79,13 +79,13 @@ impl CharSet {
         }
     }
 
-    /// Tells whether the character is in the set.
+    /// Returns `true` if the character is in the set.
     #[must_use]
     pub const fn contains(self, c: char) -> bool {
         self.intersects(Self::only(c))
     }
 
-    /// Tells whether the two sets share a character.
+    /// Returns `true` if a character is in both sets.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {
         self.ascii & other.ascii != 0
@@ -96,7 +96,7 @@ impl CharSet {
             }
     }
 
-    /// Names what the two sets share.
+    /// Returns the characters that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self {

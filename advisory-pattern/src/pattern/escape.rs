@@ -15,11 +15,10 @@
 
 use std::fmt;
 
-/// Gives `sink` the escaped text in pieces: the longest runs that need no escape, and the escapes
+/// Passes the escaped text to `sink` in pieces: the longest runs without an escape, and the escapes
 /// between them.
 ///
-/// Escaping the pieces of a text one by one gives the same as escaping the whole, so the filters
-/// can feed it.
+/// A text can also be escaped piece by piece, as the filters do: the result does not change.
 pub fn escape(text: &str, mut sink: impl FnMut(&str)) {
     for run in text.split_inclusive(['%', ':']) {
         let (plain, escape) = if let Some(plain) = run.strip_suffix('%') {
@@ -51,8 +50,8 @@ pub fn escape_into(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
     result
 }
 
-/// Gives the text before it was escaped, for people to read. A `%` that does not start an escape is
-/// unchanged.
+/// Returns the text before it was escaped, for people to read. A `%` that does not start an escape
+/// is unchanged.
 #[must_use]
 pub fn unescape(rendered: &str) -> String {
     // In this order: `%253A` is an escaped `%3A`.
@@ -65,7 +64,7 @@ pub fn trim(text: &str) -> &str {
     text.trim_matches(' ')
 }
 
-/// Gives `sink` the text in pieces, with A to Z in lower case, as SQL's `lower(x COLLATE "C")`
+/// Passes the text to `sink` in pieces, with A to Z in lower case, as SQL's `lower(x COLLATE "C")`
 /// does.
 pub fn lower(text: &str, mut sink: impl FnMut(&str)) {
     const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";

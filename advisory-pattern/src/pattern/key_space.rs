@@ -1,6 +1,6 @@
 //! The key space of a lock: PostgreSQL's numbers, or the texts of the lease table.
 //!
-//! Locks of different spaces are never the same lock, whatever their keys. A declared lock can be
+//! Locks of different spaces never exclude each other, whatever their keys. A declared lock can be
 //! used in either space, by sites that do not know its pattern. It is compared with leases as a
 //! lease, and with all others, including declared locks, as an advisory lock. A declared lock with
 //! another derivation than the default shares its number with other programs, and counts as an
@@ -8,7 +8,7 @@
 
 use crate::derivation::Derivation;
 
-/// Names where a lock's key is taken.
+/// The kind of keys among which a lock's key is unique.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeySpace {
     /// Numbers that are given to `pg_advisory_*`: `bigint`, or `(int, int)`, as the key says.
@@ -17,7 +17,7 @@ pub enum KeySpace {
     /// Texts, as rows of the lease table. The derivation does not matter, and a fixed number is the
     /// text of its digits.
     Lease,
-    /// Either: the key of a declared lock, whose scope is that of each site that uses it.
+    /// Either: the key of a declared lock, which each site can use for a lock or for a lease.
     Declared,
 }
 
@@ -36,7 +36,7 @@ impl KeySpace {
         }
     }
 
-    /// Gives the space of a lock that has this derivation.
+    /// Returns the space of a lock that has this derivation.
     #[must_use]
     pub fn under(self, derivation: Derivation) -> Self {
         match self {
@@ -45,7 +45,7 @@ impl KeySpace {
         }
     }
 
-    /// Says how the keys of two locks are compared to find out whether they can be one lock.
+    /// Returns how the keys of two locks are compared.
     #[must_use]
     pub fn comparison(self, there: Self) -> Comparison {
         match (self, there) {
@@ -60,13 +60,13 @@ impl KeySpace {
     }
 }
 
-/// Says how the keys of two locks are compared.
+/// How the keys of two locks are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// As the numbers of advisory locks.
     Numbers,
     /// As the texts of leases.
     Texts,
-    /// Not at all: one is a lease and the other an advisory lock, which are never the same lock.
+    /// Not compared: a lease and an advisory lock never exclude each other.
     Disjoint,
 }

@@ -7,7 +7,7 @@ use crate::pattern::pair_text::pair_text;
 use crate::pattern::shape::Shape;
 use crate::pattern::{Part, Pattern, Placeholder};
 
-/// Holds what is known of a lock's key.
+/// A lock's key, as far as it is known before the program runs.
 ///
 /// # Examples
 ///
@@ -23,19 +23,19 @@ use crate::pattern::{Part, Pattern, Placeholder};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockedKey {
-    /// A pattern whose placeholders have their shapes: see [`Pattern::shaped`].
+    /// A pattern in which every placeholder has its shape: see [`Pattern::shaped`].
     Pattern(Pattern),
     /// A fixed number of the `bigint` key space.
     BigInt(i64),
     /// Two numbers of the `(int, int)` key space, as far as they are fixed.
     IntInt(Option<i32>, Option<i32>),
-    /// Two numbers of which the first is fixed, and the second is derived from a pattern whose
-    /// placeholders have their shapes.
+    /// A fixed number, and a number that is derived from a pattern in which every placeholder has
+    /// its shape.
     IntPattern(i32, Pattern),
 }
 
 impl LockedKey {
-    /// Gives the pattern that the number, or the second half of a pair, is derived from.
+    /// Returns the pattern that the number, or the second half of a pair, is derived from.
     #[must_use]
     pub fn derived(&self) -> Option<&Pattern> {
         match self {
@@ -44,7 +44,7 @@ impl LockedKey {
         }
     }
 
-    /// Gives the first half of a pair whose second half is derived.
+    /// Returns the first half of a pair with a derived second half.
     #[must_use]
     pub fn first_half(&self) -> Option<i32> {
         match self {
@@ -53,7 +53,7 @@ impl LockedKey {
         }
     }
 
-    /// Gives the two numbers of a pair, if both are known before the program runs.
+    /// Returns the two numbers of a pair, if both are known before the program runs.
     #[must_use]
     pub fn pair(&self, derivation: Derivation) -> Option<(i32, i32)> {
         match self {
@@ -65,7 +65,7 @@ impl LockedKey {
         }
     }
 
-    /// Gives the key with one name for all placeholders.
+    /// Returns the key with one name for all placeholders.
     #[must_use]
     pub fn without_names(&self) -> Self {
         match self {
@@ -75,8 +75,8 @@ impl LockedKey {
         }
     }
 
-    /// Gives the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`; a derived
-    /// half as its pattern, in quotes.
+    /// Returns the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`; a
+    /// derived half as its pattern, in quotes.
     #[must_use]
     pub fn text(&self) -> Cow<'_, Pattern> {
         let (first, second) = match self {
@@ -128,11 +128,11 @@ fn pair(first: i32, second: &Pattern) -> Pattern {
     Pattern { parts }
 }
 
-/// Starts a pair whose second half is a pattern; since version 2.
+/// The start of a pair with a pattern as its second half; since version 2.
 pub(crate) const HALF: &str = "half ";
 
-/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair
-/// whose second half is a pattern; `?` for an expression, whose key is unknown.
+/// Returns the key as a record holds it: `pattern …`, `number 42`, `number (7,?)`; `half 7 …` for a
+/// pair with a pattern as its second half; `?` for an unknown key, that of an expression.
 #[must_use]
 pub fn encode_key(key: Option<&LockedKey>) -> String {
     let half =

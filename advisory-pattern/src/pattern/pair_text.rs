@@ -1,9 +1,9 @@
-//! The text of a pair whose second half is derived: `(23405,"<announcement>")`.
+//! The text of a pair with a derived second half: `(23405,"<announcement>")`.
 //!
 //! Messages, query comments and the inventory show the key in this form, and the rendered key has
 //! it too. No space follows the comma, because `, ` separates the texts of several keys.
 
-/// Gives the text of a pair: its first half, and the pattern or the rendered text that its second
+/// Returns the text of a pair: its first half, and the pattern or the rendered text that its second
 /// half is derived from.
 #[must_use]
 pub fn pair_text(first: i32, second: &str) -> String {

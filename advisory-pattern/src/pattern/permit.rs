@@ -1,7 +1,7 @@
 //! The numbers of the permits of one lock.
 //!
-//! They are fixed forever, as every derivation is: a program of another release, or in another
-//! language, must lock the same numbers.
+//! They never change, like derivations: a program of another release, or in another language, must
+//! lock the same numbers.
 
 use crate::derivation::leading;
 use sha2::{Digest, Sha256};
@@ -14,17 +14,17 @@ pub const MOST_PERMITS: u32 = 1_000;
 /// input of a permit's hash.
 const MARK: u8 = 0xFF;
 
-/// The number of holders of a lock at a time, as its site says it.
+/// The number of calls that can hold a lock at a time, as its site says it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permits {
     /// From 1 to [`MOST_PERMITS`].
     Number(u32),
-    /// An expression, whose value only the running program knows.
+    /// An expression. Only the running program knows its value.
     Expression(String),
 }
 
 impl Permits {
-    /// A lock whose site does not say it has one holder.
+    /// The default: one holder.
     pub const ONE: Self = Self::Number(1);
 
     /// Reads what [`Display`](fmt::Display) writes. `None` for a number that no lock can have.
@@ -41,8 +41,8 @@ impl Permits {
         number.map(Self::Number)
     }
 
-    /// Returns whether both can be the same number. The value of an expression is unknown, but is
-    /// hardly 1: such a site means several.
+    /// Returns `true` if both can be one number. The value of an expression is unknown, and assumed
+    /// to be more than 1.
     #[must_use]
     pub fn can_equal(&self, other: &Self) -> bool {
         match (self, other) {
@@ -63,7 +63,7 @@ impl fmt::Display for Permits {
     }
 }
 
-/// Gives the number of a lock's second permit, or of a later one. The first permit is the lock's
+/// Returns the number of a lock's second permit, or of a later one. The first permit is the lock's
 /// own key.
 ///
 /// The first 8 bytes, big-endian, of the SHA-256 of the byte `FF` and `<permit>:<key>`, where `key`

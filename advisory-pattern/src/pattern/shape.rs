@@ -20,7 +20,7 @@ const fn c(c: char) -> Atom {
     Atom::one(CharSet::only(c))
 }
 
-/// Names the set of texts that a placeholder can render.
+/// The set of texts that a placeholder can render.
 ///
 /// Two patterns are compared by their shapes: the narrower the shape, the fewer patterns collide
 /// with it.
@@ -82,7 +82,7 @@ impl Shape {
         Self::Raw,
     ];
 
-    /// Gives the name of the shape in a pattern.
+    /// Returns the name of the shape in a pattern.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl Shape {
         }
     }
 
-    /// Gives the variant's own name, which is also that of the runtime's type for the shape.
+    /// Returns the variant's own name, which is also that of the runtime's type for the shape.
     #[must_use]
     pub const fn variant(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl Shape {
         })
     }
 
-    /// Gives the shape's language.
+    /// Returns the shape's language.
     #[must_use]
     pub const fn atoms(self) -> &'static [Atom] {
         match self {
@@ -168,7 +168,7 @@ impl Shape {
         }
     }
 
-    /// Tells whether values are free text, which filters can change.
+    /// Returns `true` if values are free text, which filters can change.
     #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::Raw)

@@ -10,7 +10,7 @@ use super::format::{CLAIM_MAGIC, Field, decode, encode, records_of};
 /// The version of the format that this crate writes; a reader refuses a newer one.
 const VERSION: u32 = 1;
 
-/// Holds one claim as a program contains it.
+/// A claim as a program contains it.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ pub struct ClaimRecord {
     /// The columns of a claim: each with the argument of `#[claim(…)]` that it is for, such as
     /// `locked_by`, and its name in SQL.
     pub columns: Vec<(String, String)>,
-    /// The arguments whose end deletes the row, `completed_at = "delete"`.
+    /// The arguments with the value `"delete"`: `completed_at` if completing a job deletes its row.
     pub deletes: Vec<String>,
     /// The columns of the key, in SQL.
     pub key: Vec<String>,
@@ -73,8 +73,8 @@ pub struct ClaimRecord {
 #[doc(hidden)]
 pub const CLAIM_START: [&str; 2] = ["\u{1e}", "advisory claim\u{1f}"];
 
-/// The start of each column's field, whose name only the compiler knows: it inserts the name after
-/// this text.
+/// The start of each column's field. Only the compiler knows the column's name, and inserts it
+/// after this text.
 #[doc(hidden)]
 pub const CLAIM_COLUMNS: [&str; 8] = [
     "\u{1f}column=locked_until\u{1c}",
@@ -87,13 +87,13 @@ pub const CLAIM_COLUMNS: [&str; 8] = [
     "\u{1f}column=per\u{1c}",
 ];
 
-/// The starts of the fields of what else only the compiler knows: an end that deletes the row, a
-/// column of the key, a column of the order, and the sign before that column's direction.
+/// The starts of the other fields that the compiler fills in: an end that deletes the row, a column
+/// of the key, a column of the order, and the sign before that column's direction.
 #[doc(hidden)]
 pub const CLAIM_PARTS: [&str; 4] = ["\u{1f}deletes=", "\u{1f}key=", "\u{1f}order=", "\u{1c}"];
 
 impl ClaimRecord {
-    /// Gives the name of the column that an argument of `#[claim(…)]` is for.
+    /// Returns the name of the column that an argument of `#[claim(…)]` is for.
     #[must_use]
     pub fn column(&self, argument: &str) -> Option<&str> {
         let mut columns = self.columns.iter();
@@ -101,7 +101,7 @@ impl ClaimRecord {
         Some(&found.1)
     }
 
-    /// Gives the columns by which rows are claimed, each with its direction: those of `order`, or
+    /// Returns the columns by which rows are claimed, each with its direction: those of `order`, or
     /// the time of `run_at`, and the key.
     #[must_use]
     pub fn claim_order(&self) -> Vec<(&str, &str)> {
@@ -116,7 +116,7 @@ impl ClaimRecord {
             .collect()
     }
 
-    /// Gives the table's name without its schema: the last part of its path, which is its name in
+    /// Returns the table's name without its schema: the last part of its path, which is its name in
     /// SQL unless the table's `#[sql_name = "…"]` says another.
     #[must_use]
     pub fn table_name(&self) -> &str {
@@ -124,8 +124,8 @@ impl ClaimRecord {
         name.trim_start_matches("r#")
     }
 
-    /// Writes the record. Control characters in values become spaces, except for [`MODULE_PATH`](super::MODULE_PATH),
-    /// which the columns follow.
+    /// Writes the record. Control characters in values become spaces, except for
+    /// [`MODULE_PATH`](super::MODULE_PATH), which the columns follow.
     #[must_use]
     pub fn encode(&self) -> String {
         encode(CLAIM_MAGIC, VERSION, self.clone().fields())

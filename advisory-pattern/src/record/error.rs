@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Says why bytes that start like a record cannot be read.
+/// The reason why bytes that start like a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordError {

@@ -15,8 +15,8 @@ pub(super) const MAGIC: &str = "advisory lock site";
 pub(super) const CLAIM_MAGIC: &str = "advisory claim";
 /// The newest version of the format that this crate writes; a reader refuses a newer one.
 ///
-/// A record has the lowest version that its content needs. Version 2 has pairs whose second half is
-/// a pattern, and the derivation `fnv1a64`.
+/// A record has the lowest version that its content needs. Version 2 has pairs with a pattern as
+/// the second half, and the derivation `fnv1a64`.
 pub const RECORD_VERSION: u32 = 2;
 const LONGEST: usize = 64 * 1024;
 

@@ -4,8 +4,8 @@ use super::error::RecordError;
 use crate::pattern::locked_key::{HALF, LockedKey};
 use crate::pattern::parse::parse;
 
-/// Reads what [`encode_key`](crate::encode_key) writes; `None` for an expression, whose key is
-/// unknown.
+/// Reads the text that [`encode_key`](crate::encode_key) writes; `None` for an unknown key, that of
+/// an expression.
 ///
 /// # Errors
 /// A key that this version cannot read.

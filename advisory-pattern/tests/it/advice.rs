@@ -30,7 +30,7 @@ enum Type {
     Known(Shape),
     /// A newtype, with the shape that it has.
     Newtype(&'static str, Shape),
-    /// A newtype whose declaration the macro has seen.
+    /// A newtype with a declaration that the macro has seen.
     Declared(&'static str, Shape),
 }
 
@@ -132,11 +132,11 @@ fn is_shaped_by(old: &str, new: &str, text: &str) -> bool {
 /// not collide.
 fn check(sites: &[Site], here: usize, there: usize) -> Option<usize> {
     let Advice { text, options } = found(sites, here, there)?;
-    let told = format!("{sites:#?}\n{here} {there}\n{text}");
+    let case = format!("{sites:#?}\n{here} {there}\n{text}");
     let has_word = |at: usize| sites[at].starts_with_a_word();
     for edits in &options {
         let edited = applied(sites, here, there, &text, edits);
-        assert!(found(&edited, here, there).is_none(), "{told}");
+        assert!(found(&edited, here, there).is_none(), "{case}");
         for edit in edits {
             let (changed, other) = if edit.is_here {
                 (here, there)
@@ -144,7 +144,7 @@ fn check(sites: &[Site], here: usize, there: usize) -> Option<usize> {
                 (there, here)
             };
             for third in (0..sites.len()).filter(|third| *third != here && *third != there) {
-                assert!(found(&edited, changed, third).is_none(), "{third}: {told}");
+                assert!(found(&edited, changed, third).is_none(), "{third}: {case}");
             }
             let texts = |site: &Site| {
                 let parts = site.pattern().parts.into_iter();
@@ -158,14 +158,14 @@ fn check(sites: &[Site], here: usize, there: usize) -> Option<usize> {
             let is_another_key = texts(&edited[changed]) != texts(&sites[changed]);
             if is_another_key && options.len() == 1 {
                 let is_free = |at: usize| at != changed || !has_word(at) || has_word(other);
-                assert!(is_free(changed), "{told}");
+                assert!(is_free(changed), "{case}");
             }
         }
         for (at, (site, edited)) in sites.iter().zip(&edited).enumerate() {
             let is_meant = edits
                 .iter()
                 .any(|edit| at == if edit.is_here { here } else { there });
-            assert!(is_meant || site.key == edited.key, "{told}");
+            assert!(is_meant || site.key == edited.key, "{case}");
         }
     }
     Some(options.len())

@@ -64,9 +64,9 @@ fn splits(parts: &[Vec<Atom>], key: &[char]) -> BTreeSet<Vec<String>> {
     };
     let mut found = BTreeSet::new();
     for cut in 0..=key.len() {
-        let (value, behind) = key.split_at(cut);
+        let (value, after) = key.split_at(cut);
         if matches(first, value) {
-            for mut split in splits(rest, behind) {
+            for mut split in splits(rest, after) {
                 split.insert(0, value.iter().collect());
                 found.insert(split);
             }
@@ -76,19 +76,19 @@ fn splits(parts: &[Vec<Atom>], key: &[char]) -> BTreeSet<Vec<String>> {
 }
 
 fn matches(atoms: &[Atom], text: &[char]) -> bool {
-    let Some((atom, behind)) = atoms.split_first() else {
+    let Some((atom, after)) = atoms.split_first() else {
         return text.is_empty();
     };
     let read = text
         .split_first()
         .filter(|(c, _)| atom.chars.contains(**c))
         .map(|(_, rest)| rest);
-    let skipped = |n: u8| &behind[usize::from(n).min(behind.len())..];
+    let skipped = |n: u8| &after[usize::from(n).min(after.len())..];
     match atom.repeat {
-        Repeat::One => read.is_some_and(|rest| matches(behind, rest)),
-        Repeat::Optional => matches(behind, text) || read.is_some_and(|rest| matches(behind, rest)),
-        Repeat::Star => matches(behind, text) || read.is_some_and(|rest| matches(atoms, rest)),
-        Repeat::Branch(n) => matches(behind, text) || matches(skipped(n), text),
+        Repeat::One => read.is_some_and(|rest| matches(after, rest)),
+        Repeat::Optional => matches(after, text) || read.is_some_and(|rest| matches(after, rest)),
+        Repeat::Star => matches(after, text) || read.is_some_and(|rest| matches(atoms, rest)),
+        Repeat::Branch(n) => matches(after, text) || matches(skipped(n), text),
         Repeat::Skip(n) => matches(skipped(n), text),
     }
 }

@@ -80,12 +80,12 @@ fn the_columns_follow_the_module_that_the_compiler_knows() {
     let encoded = bare.encode();
     let start = CLAIM_START.concat();
     let rest = encoded.strip_prefix(&start).unwrap();
-    let (before, behind) = rest.split_once(MODULE_PATH).unwrap();
+    let (before, after) = rest.split_once(MODULE_PATH).unwrap();
     let [until, by, ..] = CLAIM_COLUMNS;
     let [deletes, key, order, direction] = CLAIM_PARTS;
     let columns = format!("{until}lease_until{by}locked_by{deletes}completed_at{key}house{key}id");
     let order = format!("{order}priority{direction} DESC NULLS LAST{order}id{direction}");
-    let whole = format!("{start}{before}post::office{columns}{order}{behind}");
+    let whole = format!("{start}{before}post::office{columns}{order}{after}");
     assert_eq!(ClaimRecord::find_all(whole.as_bytes()), Ok(vec![claim()]));
 }
 

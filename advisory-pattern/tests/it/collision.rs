@@ -363,7 +363,7 @@ fn one_name_has_one_number_of_permits() {
     }
 }
 
-/// A pair whose second half is the `hashtext` of a text.
+/// A pair with the `hashtext` of a text as its second half.
 fn half(first: i32, text: &str) -> Lock {
     let key = LockedKey::IntPattern(first, shaped(text));
     Lock::new(key, Derivation::Hashtext, None, Vec::new())

@@ -29,7 +29,7 @@ fn language(text: &str) -> Language {
     pattern(text).language(|_| Shape::Text)
 }
 
-/// The rows of a table, whose columns `=>` separates.
+/// The rows of a table with `=>` between its columns.
 fn rows<const COLUMNS: usize>(table: &str) -> impl Iterator<Item = [&str; COLUMNS]> {
     let lines = table.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| {

@@ -132,7 +132,7 @@ proptest! {
     #[test]
     fn adjacent_records_are_split_and_equal_ones_are_one(
         records in prop::collection::vec((noise(), record()), 0..5),
-        behind in noise(),
+        after in noise(),
     ) {
         let mut bytes = Vec::new();
         for (noise, record) in &records {
@@ -140,7 +140,7 @@ proptest! {
             bytes.extend(record.encode().bytes());
             bytes.extend(record.encode().bytes());
         }
-        bytes.extend(behind);
+        bytes.extend(after);
         let records = records.into_iter().map(|(_, record)| record).collect();
         prop_assert_eq!(Record::find_all(&bytes), Ok(sorted(records)));
     }
@@ -152,13 +152,13 @@ proptest! {
         for length in 0..whole.len() {
             let cut = &whole[..length];
             let alone = Record::find_all(cut);
-            let beside = Record::find_all(&[cut, neighbour.encode().as_bytes()].concat());
+            let joined = Record::find_all(&[cut, neighbour.encode().as_bytes()].concat());
             if length < marker {
                 prop_assert_eq!(alone, Ok(Vec::new()));
-                prop_assert_eq!(beside, Ok(vec![neighbour.clone()]));
+                prop_assert_eq!(joined, Ok(vec![neighbour.clone()]));
             } else {
                 prop_assert_eq!(alone, Err(RecordError::Truncated));
-                prop_assert_eq!(beside, Err(RecordError::Truncated));
+                prop_assert_eq!(joined, Err(RecordError::Truncated));
             }
         }
     }

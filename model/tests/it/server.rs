@@ -1,7 +1,7 @@
 //! Paths of the model, step by step on a server: the statements of leases answer as the model does.
 //!
-//! They are the ones that the library has prepared, with values of the test in them: a try that is
-//! late, or sent twice, has the number of another one.
+//! They are the statements that the library has prepared, with values of the test: a try that is
+//! late or sent twice has the number of another one.
 
 use advisory_model::{Action, Call, Leases, Process, State, TTL, Transaction};
 use advisory_runtime::lease::{self, Error, Table};
@@ -66,7 +66,7 @@ async fn statements(db: &Database) -> BTreeMap<Statement, String> {
     let mut found = BTreeMap::new();
     while found.len() < 6 {
         once(&leases, key("released")).await.unwrap();
-        // A renewal whose answer is late by an eighth of this closes the connection.
+        // A renewal closes the connection if its answer is late by an eighth of this.
         let request = key("k").keep(TICK).renew(Duration::from_secs(1));
         let held = leases.acquire(request.clone()).await.unwrap();
         until_renewed(held.lease()).await;
@@ -104,7 +104,7 @@ struct Server {
     connections: Vec<(AsyncPgConnection, AsyncPgConnection)>,
     leases: Vec<Option<Grant>>,
     observer: AsyncPgConnection,
-    /// Of take-overs, whose numbers nobody else has.
+    /// The number of the last take-over; no call has one of these.
     taken: i64,
     /// By the number of the grant.
     tokens: BTreeMap<u8, i64>,
@@ -209,12 +209,12 @@ impl Server {
         match (token, left) {
             // The row is locked, so the key is held.
             (Some(_), -2) => (None, 0),
-            (Some(_), ..0) => panic!("the sequence is behind"),
+            (Some(_), ..0) => panic!("the sequence has an old number"),
             answer => answer,
         }
     }
 
-    /// Whether a statement of the process's lease finds or changes the row.
+    /// Returns whether a statement of the process's lease finds or changes the row.
     async fn affects(&mut self, statement: Statement, of: Process) -> bool {
         let text = self.sql(statement, &self.leases[of].unwrap().values());
         let (conn, _) = &mut self.connections[of];
@@ -384,7 +384,7 @@ impl Server {
                     "write elsewhere"
                 }
             }
-            // Only the process learns of it, or does not.
+            // These steps change only the process.
             _ => "",
         }
     }
@@ -439,7 +439,7 @@ fn is_replayable(state: &State, action: Action) -> bool {
     }
 }
 
-/// Which of so many; the same in each run.
+/// Chooses one of this many, pseudo-randomly.
 fn choose(random: &mut u64, of: usize) -> usize {
     *random = random
         .wrapping_mul(6_364_136_223_846_793_005)

@@ -20,8 +20,7 @@ fn each_bug_is_found() {
     }
 }
 
-/// The shortest one, step by step. A holder whose lease was taken over reads its own number in the
-/// row again.
+/// A holder that lost its lease to a take-over reads its own number in the row again.
 #[test]
 fn the_story_of_a_late_try_is_this() {
     let (model, actions) = find(Bug::GrantAlone).unwrap();

@@ -18,15 +18,15 @@ use crate::wire::{self, Opening};
 
 /// One connection, shared by its two directions.
 struct Exchange {
-    /// For each `ReadyForQuery` that the server has not sent yet: whether it is a round trip.
+    /// Each `ReadyForQuery` that the server has not sent yet; true if it is a round trip.
     owed: VecDeque<bool>,
-    /// Whether the client has requested something since its last `Sync`, other than closing a
+    /// True if the client has requested something since its last `Sync`, other than closing a
     /// statement.
     asks: bool,
-    /// Whether an answer was requested since the last one: messages sent together are answered in
+    /// True if an answer was requested since the last one: messages sent together are answered in
     /// one round trip.
     is_wanted: bool,
-    /// Whether it has requested only a check of debug builds since then.
+    /// True if the client has requested only a check of debug builds since then.
     is_check: bool,
     /// Answers still to forward before the cut: those of requests before the fatal one.
     until_cut: Option<usize>,
@@ -70,8 +70,8 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
     let mut opening = Opening::read(&mut from_client, &mut to_client, wants_tls).await?;
     if opening.is_cancel {
         let numbers = record.numbers();
-        wire::renumber(&mut opening.bytes, |told| {
-            numbers.server.get(&told).copied().unwrap_or(told)
+        wire::renumber(&mut opening.bytes, |shown| {
+            numbers.server.get(&shown).copied().unwrap_or(shown)
         });
     }
     record.seen().cancel_requests += usize::from(opening.is_cancel);
@@ -172,13 +172,13 @@ async fn answers(
     client.write_all(&error).await
 }
 
-/// Whether the library sends this in debug builds only, as a separate message.
+/// Returns whether the library sends this in debug builds only, as a separate message.
 fn is_debug_check(query: &str) -> bool {
     let marks = ["advisory:standby", "advisory.mark_"];
     debug_checks_are_on() && marks.iter().any(|mark| query.contains(mark))
 }
 
-/// Whether this prepares the query of debug builds for the process that serves a blocking
+/// Returns whether this prepares the query of debug builds for the process that serves a blocking
 /// connection.
 fn prepares_debug_check(message: &[u8]) -> bool {
     debug_checks_are_on()

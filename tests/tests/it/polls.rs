@@ -4,13 +4,21 @@ use crate::calls::book_patiently;
 use advisory_runtime::monitor::{self, Names};
 use advisory_runtime::{Error, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, finish, insert, key_of};
-use advisory_tests::polls::{HOUR, SHORT, until_idle, until_pausing, ways};
+use advisory_tests::polls::{HOUR, SHORT, until_idle, ways};
 use advisory_tests::{Database, assert_error, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+
+/// Waits until a call pauses after a missed try. The call is in its try until it has read the
+/// answer, so the backend must have been idle for longer than that takes.
+async fn until_pausing(db: &Database, pid: i32, state: &str) {
+    let quiet =
+        format!("state = '{state}' AND state_change < clock_timestamp() - interval '0.3 s'");
+    until_idle(db, pid, &quiet).await;
+}
 
 /// Acquires the locks in a scope, and releases them.
 async fn take(conn: &mut AsyncPgConnection, scope: &str, request: Request) -> Result<(), Error> {

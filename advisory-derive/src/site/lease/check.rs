@@ -24,22 +24,21 @@ pub(crate) fn slice(keys: &SiteKeys, errors: &mut Errors) {
     }
 }
 
-/// Checks that work that is done and work that somebody does are answered apart, and that work can
-/// be done at all.
+/// Checks that `on_held` and `on_done` are distinguished, and that a key can be done.
 pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
     if site.has("keep")
         && !site.has("on_done")
         && let Some(span) = site.span("on_held")
     {
-        let wanted = "with `keep`, a key is also taken because its work is done, and `on_held` is returned only while somebody does it, \
-                      who can still fail: add `on_done` with the result of a call whose work is done, such as `on_done = Ok(())`, and \
-                      let `on_held` return an error if the caller is to try again, as a webhook's provider does";
+        let wanted = "`on_held` is returned only while another call holds the key, and that call can still fail; with `keep`, the key can also be done: \
+                      add `on_done` with the value to return then, such as `on_done = Ok(())`, and let `on_held` return an error if the \
+                      caller should try again, as a webhook's provider does";
         errors.at(span, wanted);
     }
     if let Some(span) = site.span("on_done")
         && !site.has("keep")
     {
-        let wanted = "`on_done` needs a `keep`, because without it an `Ok` leaves the key free and the work runs again: add a time such \
+        let wanted = "`on_done` needs a `keep`, because without one `Ok` frees the key, and the work runs again: add a time such \
                       as `keep = \"24h\"`; if another function keeps this key, match on `lease::Error::Done`";
         errors.at(span, wanted);
     }
@@ -49,7 +48,7 @@ pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
     let Some((often, _)) = args.renew.as_ref().and_then(Duration::milliseconds) else {
         return;
     };
-    let (ttl, whose) = match &args.ttl {
+    let (ttl, default) = match &args.ttl {
         Some(ttl) => (ttl.milliseconds().map(|(ttl, _)| ttl), ""),
         None => (Some(DEFAULT_TTL), ", by default after `60s`"),
     };
@@ -59,7 +58,7 @@ pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
         // Two renewals can fail, and the lease is still held.
         let third = written(ttl / 3);
         let wanted = format_args!(
-            "a lease must be renewed before its `ttl` ends{whose}: write a shorter time, such as `renew = \"{third}\"`, or \
+            "a lease must be renewed before its `ttl` ends{default}: write a shorter time, such as `renew = \"{third}\"`, or \
              leave it out"
         );
         errors.at(span, wanted);

@@ -68,7 +68,7 @@ pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, er
             ),
             (
                 "at",
-                "`at` takes a lock of the transaction at the node of its rows, and `scope = \"session\"` has none: leave `at` out",
+                "`at` needs a transaction-level lock, and `scope = \"session\"` takes none: leave `at` out",
             ),
         ];
         site.refuse(&unfit, errors);
@@ -76,8 +76,8 @@ pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, er
     if let Some(span) = site.span("at")
         && !matches!(args.isolation, None | Some(Isolation::ReadCommitted))
     {
-        let wanted = "with a stricter `isolation` the session takes the lock, before its transaction begins and at its own node: \
-                      leave `at` or `isolation` out";
+        let wanted = "with a stricter `isolation`, the lock is taken before the transaction begins, which is possible only at the session's own \
+                      node: leave `at` or `isolation` out";
         errors.at(span, wanted);
     }
     if let Some(span) = site.span("queue")

@@ -30,7 +30,7 @@ impl Advisor<'_> {
         self.all_shapes(options)
     }
 
-    /// As `shapes`, for all placeholders whose shape is known by a declaration, together.
+    /// Like `shapes`, for all placeholders together that have a type with a known declaration.
     fn all_shapes(&self, options: &mut Vec<Vec<Edit>>) -> Option<String> {
         let (mut edits, mut shaped) = (Vec::new(), Vec::new());
         for is_here in [true, false] {

@@ -53,7 +53,7 @@ impl Advisor<'_> {
     }
 }
 
-/// The shapes that both patterns can have, if they have the same texts and filters.
+/// The shapes that both patterns can have, if they have equal texts and filters.
 fn common_shapes(here: &Side<'_>, there: &Side<'_>) -> Option<Vec<Shape>> {
     let (one, other) = patterns(here, there)?;
     if one.parts.len() != other.parts.len() {

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Range};
 
-/// Says what is wrong with a pattern and what to write instead, one fact each.
+/// A mistake in a pattern: what is wrong, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
     message: String,
@@ -12,7 +12,7 @@ pub struct PatternError {
 impl PatternError {
     /// `at` is the slice of `text` that is wrong.
     fn new(text: &str, at: &str, message: &str) -> Self {
-        // Addresses tell where a slice lies in its text; the bounds hold for any other slice too.
+        // Addresses show where a slice is in its text; the bounds hold for any other slice too.
         let start = at.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let start = start.min(text.len());
         let end = text.len().min(start + at.len());
@@ -22,7 +22,7 @@ impl PatternError {
         Self { message, range }
     }
 
-    /// Gives the bytes of the pattern's text that are wrong.
+    /// Returns the bytes of the pattern's text that are wrong.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()

@@ -1,4 +1,4 @@
-//! Bookings behind a trait, so that code that uses them is tested without a database.
+//! Bookings as a trait, so that code that uses them can be tested without a database.
 
 use advisory_runtime::advisory_lock;
 use async_trait::async_trait;

@@ -3,12 +3,26 @@
 use super::{Conn, begin, bookings, connect, end, execute, insert, run, setting, spawn};
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::assert_error;
-use advisory_tests::bookings::{
-    LEVELS, assert_few_serialization_failures, committed, database, is_serialization_failure,
-    outcome,
-};
+use advisory_tests::bookings::{LEVELS, committed, database, outcome};
 use advisory_tests::dropped_call::WAITS;
 use std::time::Duration;
+
+/// Returns whether PostgreSQL refused to serialize a transaction.
+fn is_serialization_failure(error: &Error) -> bool {
+    use diesel::result::DatabaseErrorKind::SerializationFailure;
+    matches!(error, Error::Database(diesel::result::Error::DatabaseError(kind, _)) if matches!(kind, SerializationFailure))
+}
+
+/// A SERIALIZABLE call can fail because of an earlier one on its key that PostgreSQL has not yet
+/// marked as ended when it releases the advisory lock. Without the lock, many more calls fail.
+fn assert_few_serialization_failures(isolation: Isolation, failures: usize, calls: usize) {
+    eprintln!("{isolation:?}: {failures} of {calls} calls on one key failed with 40001");
+    let limit = match isolation {
+        Isolation::Serializable => calls / 50,
+        _ => 0,
+    };
+    assert!(failures <= limit, "{isolation:?}: {failures} of {calls}");
+}
 
 const STRICT: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
 

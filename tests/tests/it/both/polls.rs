@@ -2,10 +2,22 @@
 
 use super::{Conn, acquire, begin, connect, end, pid_of, run, spawn};
 use advisory_runtime::{Error, Request, Wait};
-use advisory_tests::assert_error;
 use advisory_tests::bookings::database;
-use advisory_tests::polls::{HOUR, SHORT, until_alone, until_missed, ways};
+use advisory_tests::polls::{HOUR, SHORT, until_missed, ways};
+use advisory_tests::{Database, assert_error};
 use std::time::Duration;
+
+/// There is no waiter, and soon only one lock. A try for several keys holds the free ones until it
+/// finds the other one held.
+async fn until_alone(db: &Database) {
+    loop {
+        let locks = db.locks().await;
+        assert!(locks.iter().all(|lock| lock.granted), "{locks:?}");
+        if locks.len() == 1 {
+            return;
+        }
+    }
+}
 
 /// Acquires the locks in a scope, and releases them.
 async fn take(conn: &mut Conn, scope: &str, request: Request) -> Result<(), Error> {
