@@ -16,7 +16,7 @@ pub(super) const SEPARATOR: char = '\u{1f}';
 /// The versions in a table, as one text. The table's name is the answer to [`table`], which is
 /// quoted where necessary.
 pub(super) fn versions(table: &str) -> String {
-    qualify("SELECT string_agg(version, chr(31)) FROM ") + table
+    qualify("SELECT string_agg(version, chr(31))") + " FROM " + table
 }
 
 pub(super) fn save_search_path() -> String {
