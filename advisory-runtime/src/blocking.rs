@@ -1,12 +1,10 @@
-//! The same locks, leases and claims on Diesel's blocking connections.
+//! Locks, leases and claims on Diesel's blocking connections.
 //!
-//! `#[advisory_lock]` on a plain `fn` expands to the same calls. Statements, errors and guarantees
-//! are those of [`xact`](crate::xact) and [`session`](crate::session), with two differences. A
-//! blocking body cannot be dropped, so `max_hold` is checked when it returns, and a commit that
-//! comes too late is refused. And nothing is cancelled, since no statement runs when a panic
-//! unwinds through the call.
-//!
-//! [`claim`] has the steps of [`crate::claim`].
+//! `#[advisory_lock]` on a plain `fn` expands to calls of these functions. Each function sends the
+//! statements, returns the errors and gives the guarantees of the async function of its name, with
+//! two differences. A blocking body cannot be dropped, so `max_hold` is checked when it returns, and
+//! a commit that comes too late is refused. And nothing is cancelled, because no statement runs when
+//! a panic unwinds through the call.
 //!
 //! ```
 //! # #[cfg(feature = "postgres")]

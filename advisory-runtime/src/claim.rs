@@ -105,7 +105,7 @@ pub use {
 #[cfg(feature = "postgres")]
 pub(crate) use {
     count::counts_on,
-    end::send::finish,
+    end::send::end_one,
     renew::renew_or_lose,
     worker::{Asked, Boxed, Claiming, Settings, Source, Taken, joined, run as run_worker},
 };

@@ -49,18 +49,16 @@ use sources::Sources;
 use std::fmt;
 use std::time::Duration;
 
-/// The default key of the lock: that of the text `diesel_migrations`. It never changes.
+/// The default key of the lock, which is derived from the text `diesel_migrations`. It never changes.
 ///
 /// In SQL: `('x' || encode(substring(sha256('diesel_migrations') FOR 8), 'hex'))::bit(64)::bigint`.
 /// Locks belong to a database, so programs with databases of their own do not wait for each other.
-///
 pub const KEY: i64 = 8_120_370_389_078_587_295;
 
 const NAME: &str = "diesel_migrations";
 
 /// Runs the pending migrations, one process at a time, with the defaults of [`Migrator`]; like
 /// [`Migrator::run`].
-///
 #[cfg(feature = "diesel-async")]
 pub async fn run<S>(url: &str, migrations: S) -> Result<Report, Error>
 where
@@ -77,7 +75,7 @@ pub struct Report {
     pub applied: Vec<String>,
     /// The migrations that this run reverted, the last one first.
     pub reverted: Vec<String>,
-    /// The time that it waited for the lock. Zero if it did not need the lock.
+    /// The time that this run waited for the lock; zero if it did not need the lock.
     pub waited: Duration,
 }
 
@@ -117,15 +115,15 @@ type Hook = dyn FnOnce(&mut dyn BoxableConnection<Pg>) -> migration::Result<()> 
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// Applies at most so many pending migrations.
+    /// Applies at most this number of pending migrations.
     Apply(usize),
-    /// Reverts at most so many migrations.
+    /// Reverts at most this number of migrations.
     Revert(usize),
 }
 
 impl Migrator {
-    /// Makes a run of these migrations, such as those of `embed_migrations!()`, under [`KEY`] and
-    /// without a limit for the wait.
+    /// Creates a run of these migrations, such as those of `embed_migrations!()`. By default it
+    /// locks [`KEY`] and waits without a limit.
     pub fn new(migrations: impl MigrationSource<Pg> + Send + 'static) -> Self {
         Self {
             sources: Sources(vec![Box::new(migrations)]),
@@ -149,15 +147,15 @@ impl Migrator {
         self
     }
 
-    /// Runs this function under the lock, before the first migration. For a step that no migration
-    /// can do, such as marking migrations as applied that another tool has run.
+    /// Runs a function under the lock, before the first migration. Use it for a step that no
+    /// migration can do, such as marking migrations as applied that another tool has run.
     ///
-    /// It runs if migrations are pending (see [`always`](Self::always)), outside of a transaction,
-    /// and the list of pending migrations is read again after it. If a later step fails, the next
-    /// run calls it again, so it must be safe to repeat. Its connection is the one that Diesel
-    /// gives to [`Migration::run`](diesel::migration::Migration::run): `batch_execute` sends SQL;
-    /// `downcast_mut` gives the connection itself, a `PgConnection` or an
-    /// `AsyncConnectionWrapper<AsyncPgConnection>`.
+    /// The function runs outside of a transaction, and only if migrations are pending (see
+    /// [`always`](Self::always)). The list of pending migrations is read again after it. If a later
+    /// step fails, the next run calls it again, so it must be safe to repeat. Its connection is the
+    /// one that Diesel gives to [`Migration::run`](diesel::migration::Migration::run):
+    /// `batch_execute` sends SQL; `downcast_mut` gives the connection itself, a `PgConnection` or
+    /// an `AsyncConnectionWrapper<AsyncPgConnection>`.
     ///
     /// A second call replaces the function of the first.
     pub fn before<F>(mut self, before: F) -> Self
@@ -168,10 +166,10 @@ impl Migrator {
         self
     }
 
-    /// Runs this function under the lock, after the last migration, as [`before`](Self::before)
-    /// runs before the first. For grants, seeds, or `REFRESH MATERIALIZED VIEW`.
+    /// Runs a function under the lock, after the last migration, such as for grants, seeds, or
+    /// `REFRESH MATERIALIZED VIEW`; otherwise like [`before`](Self::before).
     ///
-    /// It does not run if a migration fails. If it fails itself, the migrations stay applied
+    /// It does not run if a migration fails. If the function fails, the migrations stay applied
     /// ([`Error::After`]), and the next run calls it only if migrations are pending or with
     /// [`always`](Self::always).
     pub fn after<F>(mut self, after: F) -> Self
@@ -189,8 +187,7 @@ impl Migrator {
         self
     }
 
-    /// Makes the run apply at most the next `count` pending migrations. `before` and `after` run as
-    /// in any other run.
+    /// Makes the run apply at most the next `count` pending migrations.
     pub fn apply_next(mut self, count: usize) -> Self {
         self.action = Action::Apply(count);
         self
@@ -239,10 +236,10 @@ impl Migrator {
     /// `pg_try_advisory_lock`: a session that waits in the server would deadlock with `CREATE INDEX
     /// CONCURRENTLY`. Under the lock, the list of pending migrations is read again, and Diesel's
     /// harness runs each of them, in a transaction of its own unless its `metadata.toml` says
-    /// otherwise. After each one the session has the `search_path` that it had before. If one
-    /// fails, and another program has applied it that does not take this lock, the list is read
-    /// once more, and the run goes on. The lock is released after the last one and after an error;
-    /// if the process dies, the server releases it.
+    /// otherwise. A migration cannot change the session's `search_path` for the next one. If a
+    /// migration fails because a program that does not take this lock has applied it, the list is
+    /// read once more, and the run goes on. The lock is released after the last migration and after
+    /// an error; if the process dies, the server releases it.
     ///
     /// # Errors
     ///
@@ -250,21 +247,22 @@ impl Migrator {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a migration that runs goes on to its end on its thread. No other follows,
-    /// and the lock is released. Cancelling the wait for the lock leaves nothing at the server.
+    /// Not cancel safe: a migration that has begun runs to its end on its thread. Then the lock is
+    /// released. Cancelling the wait for the lock leaves nothing at the server.
     #[cfg(feature = "diesel-async")]
     pub async fn run(self, url: &str) -> Result<Report, Error> {
         let (report, _) = migrate(run::connect(url).await?, self).await?;
         Ok(report)
     }
 
-    /// Like [`run`](Self::run), on a connection of yours, such as one with TLS, and gives it back.
-    /// After an error it is closed.
+    /// Like [`run`](Self::run), on a connection of yours, such as one with TLS. Returns the
+    /// connection; after an error it is closed.
     ///
     /// # Errors
     ///
-    /// Also [`Error::Pooler`] behind a pooler that is not known to be in session mode, by
-    /// [`session::verify`](crate::session::verify) or by the setting `advisory.pooler`.
+    /// Those of `run`, and [`Error::Pooler`] if the connection leads to a pooler that is not known
+    /// to be in session mode, by [`session::verify`](crate::session::verify) or by the setting
+    /// `advisory.pooler`.
     #[cfg(feature = "diesel-async")]
     pub async fn run_on(
         self,

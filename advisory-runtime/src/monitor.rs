@@ -1,8 +1,8 @@
 //! Live locks by name: who holds one, who waits, and who blocks whom.
 //!
-//! `pg_locks` shows numbers. This module adds the names of the program's lock sites, each with a
-//! [`Certainty`]: certain if the number is fixed or its key is known, else from the comment that a
-//! locked call writes in front of its query.
+//! `pg_locks` shows numbers. This module adds the names of the program's lock sites. A name is
+//! certain if the number is fixed or its key is known. Other names come from the comment that a
+//! locked call writes in front of its query; see [`Certainty`].
 //!
 //! ```
 //! # #[cfg(feature = "diesel-async")]
@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! `cargo advisory locks` shows the same on a terminal, and [stuck locks] says how to end one.
+//! `cargo advisory locks` shows this on a terminal, and [stuck locks] says how to end one.
 //!
 #![doc = concat!("[stuck locks]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/stuck-locks.md")]
 //!
@@ -50,20 +50,20 @@
 //!
 //! - its number is fixed, as for a pattern without placeholders and for `key = 42`, or its key was
 //!   given to [`Names::with_key`];
-//! - somebody waits for it, or has just tried to get it: the holder holds the same lock;
-//! - the last query of its holder is still the one that acquired it, and no transaction-level try
-//!   for one key: that one is prepared, without a comment and with the key as a parameter.
+//! - somebody waits for it, or has just tried to get it, and so names it;
+//! - the last query of its holder is still the one that acquired it. A transaction-level try for one
+//!   key does not count: it is prepared, without a comment and with the key as a parameter.
 //!
-//! A lock for which nobody waits, and whose body has run statements, has only its number. The
-//! server keeps the first `track_activity_query_size` bytes of a query, by default 1,024, which can
-//! be too few for the numbers of a call with many keys. It keeps none if `track_activities` is off.
-//! A call that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server: it is
-//! among the tries, not among the waiters.
+//! A lock has only its number if nobody waits for it and its body has run statements. The server
+//! keeps the first `track_activity_query_size` bytes of a query, by default 1,024, which can be too
+//! few for the numbers of a call with many keys. It keeps none if `track_activities` is off. A call
+//! that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server: it is among the
+//! tries, not among the waiters.
 //!
-//! The comment has the pattern, not the rendered key, which can contain personal data: queries are
-//! also written to the server's log. [`show`] changes that, with [`Shown::Key`] or
-//! [`Shown::Nothing`]; `cargo advisory key --find` finds the values behind a number. A lock that is
-//! a plain number has no comment. Any program can name its locks in this way.
+//! The comment has the pattern. It does not have the rendered key, because that can contain personal
+//! data, and queries are also written to the server's log. [`show`] changes that, with
+//! [`Shown::Key`] or [`Shown::Nothing`]; `cargo advisory key --find` finds the values that give a
+//! number. A lock that is a plain number has no comment. Any program can name its locks in this way.
 //!
 //! # What it costs
 //!
@@ -121,13 +121,13 @@ pub(crate) use leases::named;
 /// # Locking
 ///
 /// One `SELECT` of `pg_locks` and `pg_stat_activity`. In an open transaction
-/// `pg_stat_clear_snapshot()` runs before it: otherwise the server would show what sessions did
-/// when the transaction read their activity first. No lock is acquired or waited for. Ages are by
-/// the server's clock.
+/// `pg_stat_clear_snapshot()` runs before it: otherwise the transaction would see what it read
+/// first. No lock is acquired or waited for. Ages are by the server's clock.
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. What the role may not see is not an error, but [`Activity::Hidden`].
+/// [`Error::Database`]. Activity that the role may not see is not an error, but
+/// [`Activity::Hidden`].
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
     read(conn.pg(), names).await
@@ -136,8 +136,8 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
 /// Cancels the statement that a backend runs. An idle backend, and session-level locks, are not
 /// affected.
 ///
-/// A later backend with the same process id is left alone. But where this role may not see when
-/// backends start, one that has an advisory lock, or waits for one, is taken for the same.
+/// A later backend with the same process id is left alone. If this role may not see when backends
+/// start, that cannot be checked for a backend that holds an advisory lock or waits for one.
 ///
 /// # Locking
 ///
@@ -182,6 +182,7 @@ pub async fn cancel<C: crate::Connection>(
 
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits
 /// for the end for up to five seconds.
+///
 /// A later backend with the same process id is left alone, as by [`cancel`].
 ///
 /// # Locking

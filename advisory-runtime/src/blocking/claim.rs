@@ -1,5 +1,4 @@
-//! Claims on rows of your tables, on blocking connections; as [`crate::claim`], whose types these
-//! functions use.
+//! Claims on rows of your tables, on blocking connections, with the types of [`crate::claim`].
 //!
 //! ```no_run
 //! use advisory_runtime::blocking::claim;
@@ -43,7 +42,7 @@ mod worker;
 use super::Connection;
 use crate::claim::{
     Blocking, Claim, Claimed, Counts, End, EndStatement, Error, Fails, KeepsCompleted, Next,
-    Retries, counts_on, finish, renew_or_lose,
+    Retries, counts_on, end_one, renew_or_lose,
 };
 use crate::driver::block_on;
 use std::time::Duration;
@@ -68,22 +67,12 @@ pub const fn next<T: Claim>(worker: &str) -> Next<'_, T, Blocking> {
 }
 
 impl<T: Claim> Next<'_, T, Blocking> {
-    /// Claims the first row.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Database`], also when `lock_timeout` ends the wait for a row by its
-    /// [`key`](Self::key) (SQLSTATE 55P03). [`Error::StaleSnapshot`] with `per`, in a transaction
-    /// of yours that is REPEATABLE READ or SERIALIZABLE.
+    /// Claims the first row: see [`crate::claim::next`].
     pub fn first<C: Connection>(self, conn: &mut C) -> Result<Option<Claimed<T>>, Error> {
         block_on(self.take_first(conn.pg()))
     }
 
     /// Claims the first rows, at most `limit`, in no particular order.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Database`], and [`Error::StaleSnapshot`] as for [`first`](Self::first).
     pub fn load<C: Connection>(self, conn: &mut C, limit: u32) -> Result<Vec<Claimed<T>>, Error> {
         block_on(self.take(conn.pg(), limit))
     }
@@ -152,7 +141,7 @@ pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<
 /// # }
 /// ```
 pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, End::Complete, "", &[]))
+    block_on(end_one(conn.pg(), job, End::Complete, "", &[]))
 }
 
 /// Fails the job for good: see [`crate::claim::fail`].
@@ -161,7 +150,7 @@ pub fn fail<T: Fails, C: Connection>(
     job: &Claimed<T>,
     message: &str,
 ) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, End::Fail, message, &[]))
+    block_on(end_one(conn.pg(), job, End::Fail, message, &[]))
 }
 
 /// Ends a failed attempt: see [`crate::claim::retry`].
@@ -172,17 +161,17 @@ pub fn retry<T: Retries, C: Connection>(
     after: Option<Duration>,
 ) -> Result<(), Error> {
     let end = End::Retry { after };
-    block_on(finish(conn.pg(), job, end, message, &[]))
+    block_on(end_one(conn.pg(), job, end, message, &[]))
 }
 
 /// Deletes the row, if the claim is still held: see [`crate::claim::delete`].
 pub fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, End::Delete, "", &[]))
+    block_on(end_one(conn.pg(), job, End::Delete, "", &[]))
 }
 
 /// Releases the claim on an unfinished row: see [`crate::claim::release`].
 pub fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
-    block_on(finish(conn.pg(), job, End::Release, "", &[]))
+    block_on(end_one(conn.pg(), job, End::Release, "", &[]))
 }
 
 /// Counts the rows of a table by their state: see [`crate::claim::counts`].

@@ -19,9 +19,9 @@ use diesel::pg::PgConnection;
 
 /// Runs the pending migrations, one process at a time; like [`Migrator::run`].
 ///
-/// It takes the migrations, for a run with the defaults of [`Migrator`], or a `Migrator`. Diesel's
-/// blocking connections do not show whether there is a pooler. So each run opens a second
-/// connection and calls [`blocking::session::verify`](crate::blocking::session::verify).
+/// It takes the migrations, for a run with the defaults of [`Migrator`], or a `Migrator`. Each run
+/// opens a second connection, because a single blocking connection does not show whether there is a
+/// pooler.
 pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> {
     let open = || PgConnection::establish(url).map_err(|error| Error::of_connecting(error, url));
     let (mut conn, mut second) = (open()?, open()?);
@@ -30,11 +30,10 @@ pub fn run(url: &str, migrations: impl Into<Migrator>) -> Result<Report, Error> 
     run_on(&mut conn, migrations)
 }
 
-/// Runs the pending migrations on a connection of yours; like [`Migrator::run_on`], but it does not
-/// look for a pooler.
+/// Runs the pending migrations on a connection of yours, without looking for a pooler; otherwise
+/// like [`Migrator::run_on`].
 ///
-/// The connection stays usable, also after an error and after a panic of a callback, unless it was
-/// lost.
+/// Unless the connection is lost, it stays usable, even after an error or a panic of a callback.
 pub fn run_on(conn: &mut PgConnection, migrations: impl Into<Migrator>) -> Result<Report, Error> {
     let (report, _) = block_on(migrate(conn, migrations.into()))?;
     Ok(report)

@@ -1,4 +1,4 @@
-//! The live locks by name, on blocking connections; as [`crate::monitor`].
+//! The live locks by name, on blocking connections, like [`crate::monitor`].
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, blocking::monitor, monitor::Names};
@@ -22,7 +22,7 @@ pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error>
     block_on(monitor::read(conn.pg(), names))
 }
 
-/// Lists every lease of a table that is held: see [`monitor::leases`].
+/// Lists every lease of a table that is held, and every key that is done: see [`monitor::leases`].
 #[cfg(feature = "diesel-async")]
 pub fn leases<C: Connection>(
     conn: &mut C,
@@ -39,7 +39,7 @@ pub fn claims<T: crate::claim::Claim, C: Connection>(
     block_on(crate::claim::counts_on::<T, _>(conn.pg()))
 }
 
-/// Asks who holds what a call did not get: see [`monitor::holders`].
+/// Finds the holders of a lock or a lease that a call did not get: see [`monitor::holders`].
 pub fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Result<Vec<LockHolder>, E> {
     block_on(monitor::holders_on(conn.pg(), error))
 }

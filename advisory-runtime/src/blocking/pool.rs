@@ -1,14 +1,15 @@
-//! The blocking pools that locks can take connections from.
+//! The blocking pools that can provide connections for locks.
 
 use super::Connection;
 use crate::PoolError;
 use diesel::{Connection as _, PgConnection};
 use std::sync::Arc;
 
-/// A pool of blocking connections, with any manager: r2d2, under the feature of this name.
+/// A pool of blocking connections. With the feature `r2d2`, its pools implement it, with any
+/// manager.
 ///
-/// `pool = <expression>` on a plain `fn` takes one, or a reference or an `Arc` of one. For another
-/// kind of pool, implement this trait on a type of your own around it.
+/// `pool = <expression>` on a plain `fn` takes a pool, a reference or an `Arc`. For another kind of
+/// pool, implement this trait on a wrapper.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pool of `PgConnection`",
     label = "expected a pool of r2d2, or `impl advisory_runtime::blocking::Pool`",
@@ -22,31 +23,29 @@ use std::sync::Arc;
     )
 )]
 pub trait Pool {
-    /// A connection of the pool, which does not borrow it.
+    /// A connection of the pool, which does not borrow the pool.
     type Connection: Connection;
 
     /// Gets a connection.
     ///
     /// # Errors
     ///
-    /// [`PoolError::new`] of the pool's own error.
+    /// The pool's own error, in [`PoolError::new`].
     fn connection(&self) -> Result<Self::Connection, PoolError>;
 
-    /// Opens a connection like the pool's that the pool does not count. A lease or a claim is
-    /// renewed on it while bodies hold all of the pool's connections.
+    /// Opens a connection that the pool does not count. A lease or a claim is renewed on it while
+    /// bodies hold all of the pool's connections.
     ///
     /// # Errors
     ///
-    /// [`PoolError::dedicated`] of the error of the connection. The default implementation always
-    /// fails, also for r2d2, which opens no connection outside of its count: give renewals a URL by
-    /// [`WithUrl`].
+    /// The error of the connection, in [`PoolError::dedicated`]. The default implementation always
+    /// fails, also for r2d2, which counts every connection: give it a URL with [`WithUrl`].
     fn dedicated(&self) -> Result<PgConnection, PoolError> {
         let none = "this pool opens no connection outside of its count";
         Err(PoolError::dedicated(none))
     }
 
-    /// A number that this pool and its clones have, and no other pool of its type while one of them
-    /// exists.
+    /// A number that identifies this pool and its clones among the pools of its type that exist.
     #[doc(hidden)]
     fn identity(&self) -> Option<usize> {
         None
@@ -76,14 +75,14 @@ pub struct WithUrl<P> {
 }
 
 impl<P> WithUrl<P> {
-    /// A pool of connections to this URL.
+    /// Adds the URL to which the pool connects.
     pub fn new(pool: P, url: &str) -> Self {
         let url = url.into();
         Self { pool, url }
     }
 }
 
-/// Without the URL, which can have a password.
+/// Leaves out the URL, which can contain a password.
 impl<P: std::fmt::Debug> std::fmt::Debug for WithUrl<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("WithUrl");
@@ -119,7 +118,7 @@ where
     }
 }
 
-macro_rules! behind {
+macro_rules! pointer {
     ($($pointer:ty, $identity:expr;)*) => { $(
         #[diagnostic::do_not_recommend]
         impl<P: Pool + ?Sized> Pool for $pointer {
@@ -140,7 +139,7 @@ macro_rules! behind {
         }
     )* };
 }
-behind!(
+pointer!(
     &P, |pool| P::identity(pool);
     Arc<P>, |pool| P::identity(pool).or_else(|| Some(Arc::as_ptr(pool).cast::<u8>().addr()));
 );

@@ -1,5 +1,5 @@
-//! A pool of blocking connections: each statement runs on a short-lived thread, so that one without
-//! an answer stops nothing else.
+//! Statements on a pool of blocking connections. Each runs on a short-lived thread, so a statement
+//! without an answer stops nothing else.
 
 use super::{Connection as _, Pool};
 use crate::PoolError;
@@ -15,12 +15,12 @@ use tokio::time::timeout;
 
 type Statement = Box<dyn FnOnce(&mut PgConnection) + Send>;
 
-/// A connection on a thread, which waits there for one statement.
+/// A connection on a thread that waits for one statement.
 pub(super) struct OnThread(mpsc::Sender<Statement>);
 
 impl OnThread {
-    /// A connection of the pool, or a fresh one outside of it if the pool opens one. If the caller
-    /// has stopped waiting, the connection returns to the pool at once.
+    /// Gets a connection of the pool; with `is_fresh` a new one outside of it, if the pool opens one.
+    /// If the caller has stopped waiting, the connection returns to the pool at once.
     pub(super) async fn connect<P: Pool + Send + 'static>(
         pool: P,
         is_fresh: bool,
@@ -38,7 +38,7 @@ impl OnThread {
         connection.await.map_err(PoolError::new)?
     }
 
-    /// Runs a statement to its end, whether or not somebody waits for that.
+    /// Runs a statement to its end, even if nobody waits for it.
     pub(super) fn send(self, statement: impl FnOnce(&mut PgConnection) + Send + 'static) {
         // The thread waits for it.
         drop(self.0.send(Box::new(statement)));
@@ -92,15 +92,11 @@ impl<P: Pool + Clone + Send + Sync + 'static> Threaded<P> {
         let (pool, own) = (self.pool.clone(), Arc::clone(&self.own));
         let (reply, answered) = oneshot::channel();
         start(move || {
-            let kept = own.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let opened = match kept {
-                Some(mut conn) => match answer_on(&mut conn, &*step) {
-                    Ok(answer) => Ok((answer, conn)),
-                    Err(_) => on_new(&pool, &*step),
-                },
-                None => on_new(&pool, &*step),
-            };
-            drop(reply.send(opened.map(|(answer, conn)| {
+            let open = own.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let on_open =
+                open.and_then(|mut conn| Some((answer_on(&mut conn, &*step).ok()?, conn)));
+            let answered = on_open.map_or_else(|| on_new(&pool, &*step), Ok);
+            drop(reply.send(answered.map(|(answer, conn)| {
                 *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(conn);
                 answer
             })));

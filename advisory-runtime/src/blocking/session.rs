@@ -1,4 +1,7 @@
-//! Session-level locks on blocking connections; as [`crate::session`].
+//! Session-level locks on blocking connections, like [`crate::session`].
+//!
+//! Dropping a guard that owns its connection rolls back and releases the lock at once, and the
+//! connection goes back to its pool.
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, blocking::session};
@@ -17,7 +20,7 @@ use crate::driver::block_on;
 use crate::error::NoSecond;
 use crate::{Error, OwnedLockError, PoolError, Request, lock, pooler};
 
-/// Takes session-level locks; as [`crate::session::acquire`].
+/// Takes session-level locks; like [`crate::session::acquire`].
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<C: Connection>(
     conn: &mut C,
@@ -26,11 +29,8 @@ pub fn acquire<C: Connection>(
     block_on(lock::acquire(conn, C::pg, request.into().with_origin()))
 }
 
-/// Takes session-level locks on a connection that the guard owns; as
-/// [`crate::session::acquire_owned`].
-///
-/// The connection is a `PgConnection`, or a pooled one of r2d2 by value. Dropping the guard rolls
-/// back and releases the lock at once, and the connection goes back to its pool.
+/// Takes session-level locks on a connection that the guard owns, a `PgConnection` or a pooled one
+/// of r2d2; like [`crate::session::acquire_owned`].
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire_owned<C: Connection>(
     connection: C,
@@ -40,11 +40,8 @@ pub fn acquire_owned<C: Connection>(
     block_on(lock::acquire_owned(connection, C::pg, request))
 }
 
-/// Takes session-level locks on a connection of a pool, which has it while this waits; as
-/// [`crate::session::acquire_from`].
-///
-/// Dropping the guard rolls back and releases the lock at once, and the connection goes back to its
-/// pool.
+/// Takes session-level locks on a connection of a pool, which keeps the connection during the wait;
+/// like [`crate::session::acquire_from`].
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire_from<P: Pool + ?Sized>(
     pool: &P,
@@ -58,8 +55,8 @@ pub fn acquire_from<P: Pool + ?Sized>(
 /// Checks with two connections of a pool that session-level locks exclude each other; like
 /// [`crate::session::verify`]. [`Error::Pool`] if the pool does not give two connections at once.
 ///
-/// r2d2 tests each connection with a prepared statement, which fails behind some poolers: build it
-/// with `test_on_check_out(false)` there.
+/// r2d2 tests each connection with a prepared statement, which fails on some poolers. With those,
+/// build the pool with `test_on_check_out(false)`.
 pub fn verify<P: Pool + ?Sized>(pool: &P) -> Result<(), Error> {
     let mut first = pool.connection()?;
     let second = pool.connection();

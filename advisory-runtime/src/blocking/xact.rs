@@ -1,4 +1,4 @@
-//! Transaction-level locks on blocking connections; as [`crate::xact`].
+//! Transaction-level locks on blocking connections, like [`crate::xact`].
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, blocking::xact};
@@ -16,8 +16,7 @@ use super::{Connection, LockGuard, LockInfo};
 use crate::driver::block_on;
 use crate::{Error, Request, lock};
 
-/// Opens a transaction that holds the locks; as [`crate::xact::begin`].
-/// One round trip; with [`Wait::Never`](crate::Wait::Never) two.
+/// Opens a transaction that holds the locks; like [`crate::xact::begin`].
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn begin<C: Connection>(
     conn: &mut C,
@@ -26,7 +25,7 @@ pub fn begin<C: Connection>(
     block_on(lock::begin(conn, C::pg, request.into().with_origin()))
 }
 
-/// Takes the locks in the middle of an open transaction, which holds them until its end; as
+/// Takes the locks in an open transaction, which holds them until its end; like
 /// [`crate::xact::lock`].
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<LockInfo, Error> {
@@ -34,8 +33,8 @@ pub fn lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<
     block_on(lock::lock(conn, C::pg, request))
 }
 
-/// Takes the lock in the middle of an open transaction if it is free, and returns whether it was;
-/// as [`crate::xact::try_lock`].
+/// Takes the lock in an open transaction if it is free, and returns `true` if it was; like
+/// [`crate::xact::try_lock`].
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn try_lock<C: Connection>(conn: &mut C, request: impl Into<Request>) -> Result<bool, Error> {
     let request = request.into().with_origin();

@@ -15,7 +15,7 @@ use crate::rows::End;
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
-use send::finish;
+use send::end_one;
 use std::marker::PhantomData;
 #[cfg(feature = "diesel-async")]
 use {crate::Connection, std::pin::Pin, std::time::Duration};
@@ -58,7 +58,7 @@ impl<'j, T: Claim, Kind> EndStatement<'j, T, Kind> {
         end: End,
         message: &str,
     ) -> Result<(), Error> {
-        finish(conn, self.job, end, message, &self.changes).await
+        end_one(conn, self.job, end, message, &self.changes).await
     }
 }
 
@@ -164,7 +164,7 @@ where
     T: Claim,
     C: Connection,
 {
-    finish(conn.pg(), job, End::Complete, "", &[]).await
+    end_one(conn.pg(), job, End::Complete, "", &[]).await
 }
 
 /// Fails the job for good: sets `failed_at`, and `error_message` if the table has such a column.
@@ -183,7 +183,7 @@ where
     T: Fails,
     C: Connection,
 {
-    Box::pin(async move { finish(conn.pg(), job, End::Fail, message, &[]).await })
+    Box::pin(async move { end_one(conn.pg(), job, End::Fail, message, &[]).await })
 }
 
 /// Ends a failed attempt. The row can be claimed again after a pause; rows that are due come first.
@@ -220,7 +220,7 @@ where
     T: Retries,
     C: Connection,
 {
-    Box::pin(async move { finish(conn.pg(), job, End::Retry { after }, message, &[]).await })
+    Box::pin(async move { end_one(conn.pg(), job, End::Retry { after }, message, &[]).await })
 }
 
 /// Deletes the row, if the claim is still held: for tables that do not keep what is done.
@@ -241,7 +241,7 @@ where
     T: Claim,
     C: Connection,
 {
-    finish(conn.pg(), job, End::Delete, "", &[]).await
+    end_one(conn.pg(), job, End::Delete, "", &[]).await
 }
 
 /// Releases the claim on an unfinished row: the next worker can claim it. If attempts are counted,
@@ -256,5 +256,5 @@ where
     T: Claim,
     C: Connection,
 {
-    finish(conn.pg(), job, End::Release, "", &[]).await
+    end_one(conn.pg(), job, End::Release, "", &[]).await
 }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::claimed::{Claimed, no_answer};
-use super::end::send::{end_all, finish_fitting};
+use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
 use super::renew::{renew_all, settled};
 use super::sql::text;
@@ -237,7 +237,7 @@ impl<T: Claim> Step for EndStep<T> {
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
         let Self(job, ClaimEnd { end, message }) = self;
         let message = message.as_deref().unwrap_or_default();
-        match finish_fitting(conn, job, *end, message, &[]).await {
+        match end_fitting(conn, job, *end, message).await {
             Ok(refused) => {
                 if let Some(refused) = refused {
                     let refused = Error::Database(refused);

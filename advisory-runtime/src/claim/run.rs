@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::claimed::Claimed;
-use super::rows::{KeptJob, ReleaseOnDrop, end_as_returned, watch};
+use super::rows::{ReleaseOnDrop, end_as_returned, keep, watch};
 use super::table::Claim;
 use crate::Pool;
 use crate::rows::{End, Pooled};
@@ -76,7 +76,8 @@ where
     E: From<Error> + Display,
 {
     // It is renewed until the job has ended.
-    let mut kept = ReleaseOnDrop::new(keep(pool, job)?, ());
+    let kept = keep(pool.identity(), || Pooled::new(pool.clone()), job);
+    let mut kept = ReleaseOnDrop::new(kept.map_err(Error::Pool)?, ());
     let result = watch(job, body).await;
     let Some((kept, ())) = kept.take() else {
         return Err(job.gone().into());
@@ -138,20 +139,10 @@ where
     T: Claim,
     P: Pool + Clone + Send + 'static,
 {
-    let _kept = keep(pool, job)?;
+    let _kept = keep(pool.identity(), || Pooled::new(pool.clone()), job)?;
     let result = watch(job, body).await?;
     if !job.is_finished() && job.hold().is_expired() {
         return Err(job.gone());
     }
     Ok(result)
-}
-
-/// Has a claim renewed.
-fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<KeptJob<T, Pooled<P>>, Error>
-where
-    T: Claim,
-    P: Pool + Clone + Send + 'static,
-{
-    let reach = || Pooled::new(pool.clone());
-    Ok(super::rows::keep(pool.identity(), reach, job)?)
 }

@@ -62,7 +62,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         let runs_hooks = self.work.migrator.is_always || !pending.is_empty();
         if let Some(before) = self.work.migrator.before.take().filter(|_| runs_hooks) {
             self.call(before, |_, source| Error::Before(source))?;
-            // The function can have applied some, or marked them as applied.
+            // The function may have applied some, or marked them as applied.
             pending = self.pending()?;
         }
         let mut rest = count;
@@ -158,9 +158,9 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         self.check_lock()
     }
 
-    /// Looks whether a migration failed because another program has applied it, one that does not
-    /// take the lock. Then returns the migrations that are pending now: that program may have
-    /// applied others too.
+    /// Returns the migrations that are pending now if this one failed because a program that does
+    /// not take the lock has applied it: that program may have applied others too. Returns the
+    /// migration's error otherwise.
     fn skip(&mut self, migration: &dyn Migration<Pg>, error: Error) -> Result<Migrations, Error> {
         if !matches!(error, Error::Migration { .. }) {
             return Err(error);
@@ -169,10 +169,8 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         match self.pending() {
             Ok(others) if others.iter().all(|one| version(&**one) != failed) => {
                 let migration = migration.name().to_string();
-                self.work
-                    .migrator
-                    .on_step
-                    .report(&Step::Skipped { migration });
+                let step = Step::Skipped { migration };
+                self.work.migrator.on_step.report(&step);
                 Ok(others)
             }
             // The list cannot be read: the migration's own error says more.
@@ -189,8 +187,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         let mut known = (&self.work.migrator.sources)
             .migrations()
             .map_err(Error::Source)?;
-        // Diesel's harness fails at the first one that is unknown. By then it has reverted those
-        // that were applied later.
+        // Diesel's harness would revert the later ones before it fails at an unknown one.
         let mut reverting = Vec::new();
         for applied in last {
             match known.iter().position(|known| version(&**known) == *applied) {
@@ -207,13 +204,13 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         Ok(())
     }
 
-    /// The versions that are applied now, the last one first.
+    /// Reads the versions that are applied now, the last one first.
     fn applied(&mut self) -> Result<Vec<MigrationVersion<'static>>, Error> {
         let applied = self.harness.applied_migrations();
         applied.map_err(|error| self.lost(None).unwrap_or(Error::Source(error)))
     }
 
-    /// The migrations that are not applied now, in their order.
+    /// Reads the migrations that are pending now, in their order.
     fn pending(&mut self) -> Result<Migrations, Error> {
         let pending = self.harness.pending_migrations(&self.work.migrator.sources);
         pending.map_err(|error| self.lost(None).unwrap_or(Error::Source(error)))
@@ -235,7 +232,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Fails if a transaction is open that Diesel does not know of: its changes are not committed.
+    /// Fails if a transaction is open that Diesel does not know of and would not commit.
     fn check_transaction(&mut self) -> Result<(), BoxedError> {
         if self.work.is_test {
             return Ok(());
@@ -245,8 +242,8 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
             Err(error) if Marker::of(&error) == Some(Marker::ForeignTransaction) => {
                 Err(LEFT_OPEN.into())
             }
-            // Another error comes again where the lock is checked.
-            _ => Ok(()),
+            // `check_lock`, which follows, reports any other error.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 

@@ -19,8 +19,8 @@ pub(crate) trait Session: Sized {
 
     fn driver(&mut self) -> &mut Self::Driver;
 
-    /// Passes the connection that holds the lock to work that blocks. The flag says that the run
-    /// was dropped. `None` if no thread could be started.
+    /// Passes the connection that holds the lock to work that blocks. The flag is set when the run
+    /// is dropped. Returns `None` if no thread could be started.
     fn work<T: Send + 'static>(
         lock: Lock<Self>,
         work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
@@ -39,8 +39,8 @@ impl Session for diesel_async::AsyncPgConnection {
         self
     }
 
-    /// On a thread for blocking work. Diesel-async's `AsyncMigrationHarness` panics on a runtime of
-    /// one thread, and blocks the other futures of its task.
+    /// Works on a thread for blocking work. Diesel-async's `AsyncMigrationHarness` would panic on a
+    /// runtime of one thread, and block the other futures of its task.
     async fn work<T: Send + 'static>(
         lock: Lock<Self>,
         work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
@@ -102,10 +102,10 @@ impl Session for &mut diesel::pg::PgConnection {
     }
 }
 
-/// The versions that are applied. Diesel's harness would create their table, without the lock: two
-/// processes that do so at once collide, and a role without the right to do so may still start.
+/// Reads the versions that are applied. Diesel's harness would create their table without the lock:
+/// two processes that do so at once collide, and a role that must not create it could not start.
 pub(super) async fn applied<D: Driver>(conn: &mut D) -> QueryResult<Vec<String>> {
-    let Some(table) = conn.query_text(sql::TABLE).await? else {
+    let Some(table) = conn.query_text(&sql::table()).await? else {
         return Ok(Vec::new());
     };
     let versions = conn.query_text(&sql::versions(&table)).await?;

@@ -23,13 +23,13 @@ pub enum Error {
         /// Diesel's error.
         source: ConnectionError,
     },
-    /// The URL is that of a pooler that does not keep its clients' sessions. Nothing was changed.
+    /// The URL leads to a pooler that shares sessions between its clients. Nothing was changed.
     Pooler,
     /// Another process held the lock for longer than [`Migrator::wait`](super::Migrator::wait).
     /// Nothing was applied.
     #[non_exhaustive]
     TimedOut {
-        /// Who held it at the end; empty if the server did not tell.
+        /// The holders at the end; empty if they are not known.
         holders: Vec<Holder>,
         /// How long this process waited.
         waited: Duration,
@@ -74,7 +74,7 @@ pub enum Error {
     /// The connection was lost, and the lock with it: another process may run migrations by now.
     #[non_exhaustive]
     ConnectionLost {
-        /// The migration that ran. It may be applied, or reverted.
+        /// The migration that ran, which may be applied, or reverted.
         migration: Option<String>,
         /// The report of this run until then.
         report: Report,
@@ -123,11 +123,11 @@ impl Error {
         }
     }
 
-    /// A connection that could not be opened to this URL.
+    /// Returns the error for a connection to this URL that could not be opened.
     ///
     /// diesel-async sets up a connection with prepared statements, which a pooler in transaction
-    /// mode may send to two sessions. The server's message then names the statement, in every
-    /// language. Other messages name the role or the database, which are in the URL.
+    /// mode may send to two sessions. In every language the server's message then names the
+    /// statement. Other messages name the role or the database, which are in the URL.
     pub(crate) fn of_connecting(error: ConnectionError, url: &str) -> Self {
         match &error {
             ConnectionError::CouldntSetupConfiguration(DieselError::DatabaseError(_, answer))
@@ -153,7 +153,7 @@ fn server(url: &str) -> String {
     };
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
-        // One port is that of each host.
+        // A single port applies to all hosts.
         let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
         match host {
             Host::Tcp(name) if name.contains(':') => format!("[{name}]:{port}"),
@@ -165,14 +165,14 @@ fn server(url: &str) -> String {
     hosts.collect::<Vec<_>>().join(", ")
 }
 
-/// libpq names the server in its own message.
+/// Returns nothing, because libpq names the server in its own message.
 #[cfg(not(feature = "diesel-async"))]
 fn server(_: &str) -> String {
     String::new()
 }
 
-/// Advice on a connection that could not be opened, as far as its message tells, which can be in
-/// any language.
+/// Returns advice on a connection that could not be opened. The message, which can be in any
+/// language, decides which.
 fn advice(message: &str) -> &'static str {
     let message = message.to_lowercase();
     let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -184,7 +184,7 @@ fn advice(message: &str) -> &'static str {
     }
 }
 
-/// Returns whether a message contains the name of a prepared statement of tokio-postgres, `"s0"`,
+/// Returns `true` if a message contains the name of a prepared statement of tokio-postgres, `"s0"`,
 /// `"s1"`, …, that is not part of the URL.
 fn names_prepared_statement(message: &str, url: &str) -> bool {
     message.split('"').any(|name| {
@@ -212,7 +212,7 @@ impl fmt::Display for Error {
                     write!(f, " to {server}")?;
                 }
                 let message = source.to_string();
-                // libpq's has several lines.
+                // The message of libpq has several lines.
                 let lines: Vec<&str> = message.lines().map(str::trim).collect();
                 write!(
                     f,
@@ -272,7 +272,7 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// The error that this one contains, also where its own message has that error's.
+    /// Returns the error that this one contains, even if the message of this one includes it.
     pub(crate) fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Connect { source, .. } => Some(source),
@@ -291,7 +291,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ConnectionLost { .. } => self.cause(),
-            // The message has its own.
+            // The message of this error includes the cause's message.
             _ => self.cause()?.source(),
         }
     }

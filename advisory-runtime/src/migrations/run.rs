@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const REPORT: Duration = Duration::from_secs(1);
 
-/// The shortest pause between two tries; it grows to eight times that.
+/// The shortest pause between two tries; the longest is eight times that.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Opens a connection for the run, and checks that no pooler shares its session.
@@ -48,10 +48,8 @@ pub(crate) async fn migrate<S: Session>(
             _ => Error::of_lock(LockError::Database(error)),
         });
     }
-    let present = match applied(conn.driver()).await {
-        Ok(present) => present,
-        Err(error) => return Err(Error::Source(error.into())),
-    };
+    let present = applied(conn.driver()).await;
+    let present = present.map_err(|error| Error::Source(error.into()))?;
     if !has_work(&migrator, &present)? {
         return Ok((Report::default(), conn));
     }
@@ -88,7 +86,7 @@ pub(crate) async fn migrate<S: Session>(
 }
 
 fn has_work(migrator: &Migrator, present: &[String]) -> Result<bool, Error> {
-    // Also for a run that reverts: two migrations of one version are refused in any case.
+    // A run that reverts reads them too: two migrations of one version are always refused.
     let known = (&migrator.sources).migrations().map_err(Error::Source)?;
     let mut versions = known.iter().map(|known| known.name().version().to_string());
     Ok(match migrator.action {
@@ -132,8 +130,8 @@ async fn acquire<S: Session>(
     }
 }
 
-/// The holders of the lock; none if the server refuses the question, which is only for a message.
-/// `seen` has the time since which this run has seen each process hold it.
+/// Reads the holders of the lock. Returns none if the server refuses the statement, because they are
+/// only for a message. `seen` maps each holder's process id to when this run first saw it.
 async fn holders<S: Session>(
     conn: &mut S,
     request: &Request,

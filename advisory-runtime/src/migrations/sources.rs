@@ -11,8 +11,8 @@ use diesel::pg::Pg;
 pub(super) struct Sources(pub(super) Vec<Box<dyn MigrationSource<Pg> + Send>>);
 
 impl MigrationSource<Pg> for &Sources {
-    /// All migrations by their versions. Diesel's table contains only the version, so two different
-    /// migrations must not share one.
+    /// Returns all migrations in the order of their versions. Diesel's table contains only the
+    /// version, so two different migrations must not share one.
     fn migrations(&self) -> migration::Result<Vec<Box<dyn Migration<Pg>>>> {
         let mut all: Vec<Box<dyn Migration<Pg>>> = Vec::new();
         for source in &self.0 {
@@ -41,9 +41,9 @@ pub(super) fn version(migration: &dyn Migration<Pg>) -> MigrationVersion<'static
     migration.name().version().as_owned()
 }
 
-/// A migration after which the session has the `search_path` that it had before.
+/// A migration that leaves the session's `search_path` unchanged.
 ///
-/// A baseline by `pg_dump` empties it for the session, and Diesel then does not find its own table,
+/// A baseline by `pg_dump` empties it for the session. Diesel would then not find its own table,
 /// into which it writes the version next.
 struct KeepsSearchPath(Box<dyn Migration<Pg>>);
 
@@ -52,10 +52,10 @@ impl KeepsSearchPath {
         conn: &mut dyn BoxableConnection<Pg>,
         run: impl FnOnce(&mut dyn BoxableConnection<Pg>) -> migration::Result<()>,
     ) -> migration::Result<()> {
-        conn.batch_execute(sql::SAVE_SEARCH_PATH)?;
+        conn.batch_execute(&sql::save_search_path())?;
         let ran = run(&mut *conn);
-        // After an error too: outside of a transaction no rollback restores it.
-        let restored = conn.batch_execute(sql::RESTORE_SEARCH_PATH);
+        // Also after an error: outside of a transaction no rollback restores it.
+        let restored = conn.batch_execute(&sql::restore_search_path());
         ran?;
         Ok(restored?)
     }

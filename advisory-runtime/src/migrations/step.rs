@@ -12,7 +12,7 @@ pub enum Step {
     /// ``waiting for process 4711 (`booking-service`, for 12 s)``
     #[non_exhaustive]
     Waiting {
-        /// Who holds the lock. Empty if it is a prepared transaction, or was released meanwhile.
+        /// The holders. Empty for a prepared transaction, and if the lock was released meanwhile.
         holders: Vec<Holder>,
     },
     /// This process has the lock.
@@ -20,8 +20,7 @@ pub enum Step {
     /// `the lock is held: 3 migrations are pending`
     #[non_exhaustive]
     Locked {
-        /// The number of migrations that are pending now: 0 if another process has run them
-        /// meanwhile.
+        /// The number of migrations that are still pending: 0 if another process has run them.
         pending: usize,
         /// The number of migrations that this run reverts; see
         /// [`Migrator::revert_last`](super::Migrator::revert_last).
@@ -41,8 +40,8 @@ pub enum Step {
         /// The number of pending migrations.
         of: usize,
     },
-    /// A migration failed because another program has applied it: one that does not take this lock.
-    /// The list of pending migrations is read again.
+    /// A migration failed because a program that does not take this lock has applied it. The list
+    /// of pending migrations is read again.
     ///
     /// `` `2026-01-01-000000_accounts` was applied by another program``
     #[non_exhaustive]
@@ -93,20 +92,15 @@ impl fmt::Display for Step {
                 f.write_str("waiting for the lock of the migrations")
             }
             Self::Waiting { holders } => write!(f, "waiting for {}", joined(holders)),
-            Self::Locked { reverts: 1, .. } => {
-                f.write_str("the lock is held: 1 migration is reverted")
-            }
             Self::Locked {
-                reverts: reverts @ 2..,
-                ..
+                pending, reverts, ..
             } => {
-                write!(f, "the lock is held: {reverts} migrations are reverted")
-            }
-            Self::Locked { pending: 1, .. } => {
-                f.write_str("the lock is held: 1 migration is pending")
-            }
-            Self::Locked { pending, .. } => {
-                write!(f, "the lock is held: {pending} migrations are pending")
+                let (count, state) = match reverts {
+                    0 => (pending, "pending"),
+                    _ => (reverts, "reverted"),
+                };
+                let are = if *count == 1 { " is" } else { "s are" };
+                write!(f, "the lock is held: {count} migration{are} {state}")
             }
             Self::Running {
                 migration,
@@ -172,8 +166,8 @@ mod tests {
         };
         let waiting = |holders| Step::Waiting { holders }.to_string();
         let both = vec![holder(1, "booking", 12_300), holder(2, "", 999)];
-        let told = "waiting for process 1 (`booking`, for 12 s) and process 2";
-        assert_eq!(waiting(both), told);
+        let expected = "waiting for process 1 (`booking`, for 12 s) and process 2";
+        assert_eq!(waiting(both), expected);
         assert_eq!(waiting(vec![]), "waiting for the lock of the migrations");
         let waited = Duration::ZERO;
         let locked = |pending| {

@@ -1,5 +1,4 @@
-//! A backend that holds a lock, waits for one or blocks one that does, as far as this role may see
-//! it.
+//! A backend that holds a lock, waits for one or blocks one that does.
 
 use super::Comment;
 use super::row::{LockRow, duration};
@@ -18,14 +17,14 @@ pub struct Backend {
     pub user: Option<String>,
     /// Its `application_name`.
     pub application: String,
-    /// The comment in front of its last query, if a locked call has sent that query. The statements
-    /// of its body have none.
+    /// The comment in front of its last query, if that query acquires a lock. The statements of a
+    /// body have none.
     pub comment: Option<Comment>,
     /// Its activity.
     pub activity: Activity,
-    /// True for a session that is known to be a pooler's, which serves one client after the other: if
-    /// the setting `advisory.pooler` of its role or database says so, or if pgbouncer has added the
-    /// client's address to the application's name (`application_name_add_host`).
+    /// True if the session is known to be a pooler's: if its role or database has the setting
+    /// `advisory.pooler`, or if pgbouncer has added the client's address to the application's name
+    /// (`application_name_add_host`).
     pub is_pooled: bool,
     /// The kind of lock that it waits for, as in `pg_locks`: `advisory`, `transactionid` and
     /// `tuple` for a row, `relation`, … It is `foreign advisory` for an advisory lock that only an
@@ -34,7 +33,7 @@ pub struct Backend {
     /// The backends that block it, from `pg_blocking_pids`: holders, and waiters ahead of it. 0 is
     /// a prepared transaction.
     pub blocked_by: Vec<i32>,
-    /// The start, which distinguishes it from a later one with the same process id.
+    /// Its start, which no later backend with the same process id has.
     pub(super) started: Option<i64>,
     pub(super) age: Option<Duration>,
     pub(super) is_settled: bool,
@@ -44,17 +43,17 @@ pub struct Backend {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
-    /// This role sees it.
+    /// This role may see it.
     #[non_exhaustive]
     Visible {
-        /// Running a statement or not, and in a transaction or not.
+        /// Its state.
         state: State,
-        /// How long it has been in that state.
+        /// The time since it entered that state.
         state_age: Duration,
         /// The statement that it runs, or the last one if none runs. The server cuts it at
         /// `track_activity_query_size`.
         query: String,
-        /// How long its transaction has been open, if one is.
+        /// The age of its transaction, if one is open.
         transaction_age: Option<Duration>,
         /// The address of its client; `None` for a Unix-domain socket.
         client: Option<IpAddr>,
@@ -63,7 +62,7 @@ pub enum Activity {
     /// client to this one.
     #[non_exhaustive]
     Hidden {
-        /// A role whose members see it: `pg_monitor`. (`pg_read_all_stats`, which it contains, is
+        /// The role that may see it: `pg_monitor`. (`pg_read_all_stats`, which it contains, is
         /// sufficient.)
         needs: &'static str,
     },
@@ -150,17 +149,20 @@ impl Backend {
         }
     }
 
-    /// Idle while the locks were read, so that what it holds is session-level.
+    /// Returns `true` if it was idle while the locks were read: its locks are then session-level.
     pub(super) fn is_idle(&self) -> bool {
-        let state = match &self.activity {
-            Activity::Visible { state, .. } => state,
-            Activity::Hidden { .. } | Activity::Gone => return false,
-        };
-        *state == State::Idle && self.is_settled
+        let is_idle = matches!(
+            &self.activity,
+            Activity::Visible {
+                state: State::Idle,
+                ..
+            }
+        );
+        is_idle && self.is_settled
     }
 
-    /// How long it has run no statement, if it ran none while the locks were read: it has held them
-    /// for at least that long.
+    /// Returns the time for which it has run no statement, if it ran none while the locks were read.
+    /// It has held them for at least that long.
     pub(super) fn silent_for(&self) -> Option<Duration> {
         match &self.activity {
             Activity::Visible {
@@ -182,7 +184,7 @@ impl Backend {
     }
 }
 
-/// True if pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and
+/// Returns `true` if pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and
 /// `shop - unix(@4711):6432`.
 fn has_client_address(application: &str) -> bool {
     application.rsplit_once(" - ").is_some_and(|(_, client)| {

@@ -1,5 +1,6 @@
-//! The claimed rows of a table that is known by its name, and by the claims of an inventory.
+//! The claimed rows of a table that is given by its name or by a claim of the inventory.
 
+use super::row::duration;
 use super::sql::{CLAIM_TABLES, claimed, quoted};
 use crate::Connection;
 use crate::claim::Error;
@@ -16,10 +17,10 @@ pub struct ClaimedRow {
     pub key: String,
     /// The worker's name, `#`, and a UUID of this claim.
     pub locked_by: String,
-    /// How long the claim lasts unless it is renewed; zero if it has expired and nobody has taken
-    /// it over, [`Duration::MAX`] if `locked_until` is `infinity`.
+    /// The time until the claim expires unless it is renewed; zero if it has expired,
+    /// [`Duration::MAX`] if `locked_until` is `infinity`.
     pub remaining: Duration,
-    /// How long ago it has expired; zero if it has not.
+    /// The time since the claim expired; zero if it has not.
     pub expired: Duration,
 }
 
@@ -35,7 +36,7 @@ struct RawClaim {
     remaining: Option<i64>,
 }
 
-/// A table whose rows are claimed, and the columns that a claim is written into.
+/// A table with claimed rows, and the columns of their claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimTable {
     name: String,
@@ -47,7 +48,7 @@ pub struct ClaimTable {
 }
 
 impl ClaimTable {
-    /// The table `jobs` or `shop.jobs`, with the columns `locked_until` and `locked_by`.
+    /// Describes the table `jobs` or `shop.jobs`, with the columns `locked_until` and `locked_by`.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
@@ -61,7 +62,7 @@ impl ClaimTable {
         }
     }
 
-    /// The table of this name, with the columns of a claim of the
+    /// Describes the table of this name, with the columns of a claim of the
     /// [inventory](crate::inventory::claims).
     #[must_use]
     pub fn of(name: impl Into<String>, claim: &ClaimSite) -> Self {
@@ -82,8 +83,8 @@ impl ClaimTable {
         table
     }
 
-    /// Takes over the other's columns that end a row if both are the same table with a claim in the
-    /// same columns, so that one read gives the rows of both. Returns whether they are.
+    /// Adds the columns that end a row in `other`, if both have one table and one pair of claim
+    /// columns: then one read gives the rows of both. Returns `true` if they do.
     pub fn merge(&mut self, other: &Self) -> bool {
         let is_same = self.quoted == other.quoted
             && self.locked_until == other.locked_until
@@ -96,7 +97,7 @@ impl ClaimTable {
         is_same
     }
 
-    /// The table's name, as it was given, or with its schema.
+    /// Returns the table's name, as it was given, or with its schema.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -118,7 +119,7 @@ struct FoundTable {
     is_visible: bool,
 }
 
-/// The tables that a claim can be on.
+/// The tables that a claim can refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClaimTables {
@@ -128,8 +129,9 @@ pub struct ClaimTables {
     pub others: Vec<ClaimTable>,
 }
 
-/// Finds the tables that a claim of the [inventory](crate::inventory::claims) can be on, which has
-/// no schema: those of its name that have its columns `locked_until` and `locked_by`.
+/// Finds the tables that a claim of the [inventory](crate::inventory::claims) can refer to. The
+/// inventory does not have the schema, so these are all tables of the claim's name that have its
+/// columns `locked_until` and `locked_by`.
 ///
 /// # Errors
 ///
@@ -170,9 +172,9 @@ pub async fn claim_tables<C: Connection>(
     Ok(tables)
 }
 
-/// Lists the claimed rows of a table, soonest to expire first, at most a thousand: of a
-/// [`ClaimTable`], or of the table `jobs` or `shop.jobs` with the columns `locked_until` and
-/// `locked_by`. Without an index on them it reads the whole table: for administrators.
+/// Lists the claimed rows of a table, soonest to expire first, at most a thousand. The table is a
+/// [`ClaimTable`], or a name such as `shop.jobs` with the columns `locked_until` and `locked_by`.
+/// Without an index on them this reads the whole table.
 ///
 /// # Errors
 ///
@@ -185,17 +187,13 @@ pub async fn claimed_rows<C: Connection>(
     let name = &table.quoted;
     let text = claimed(name, &table.locked_until, &table.locked_by, &table.ends);
     let query = diesel::sql_query(text).bind::<Text, _>(name);
-    // Negative counts as zero.
-    let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
     let rows: Result<Vec<RawClaim>, _> = query.load(conn.pg()).await;
     let rows = rows.map_err(Error::Database)?.into_iter();
     let rows = rows.map(|row| ClaimedRow {
         key: row.key.unwrap_or_default(),
         locked_by: row.locked_by.unwrap_or_default(),
-        remaining: row.remaining.map_or(Duration::MAX, micros),
-        expired: row.remaining.map_or(Duration::ZERO, |remaining| {
-            micros(remaining.saturating_neg())
-        }),
+        remaining: row.remaining.map_or(Duration::MAX, duration),
+        expired: duration(row.remaining.map_or(0, i64::saturating_neg)),
     });
     Ok(rows.collect())
 }

@@ -1,7 +1,7 @@
 //! The comment in front of a backend's query, which names the lock that it asks for.
 //!
 //! `/*advisory:booking:<tenant_id>*/;SELECT pg_catalog.pg_advisory_lock(42)`: the comment names the
-//! lock, and the number behind it says which one that is.
+//! lock, and the number after it says which one that is.
 
 use crate::Key;
 use crate::query_comment::{ELLIPSIS, LONGEST, START, TRACE_END, TRACE_START, printable};
@@ -46,12 +46,12 @@ pub struct Comment {
 pub(super) struct KeyText<'c> {
     pub(super) text: &'c str,
     pub(super) is_cut: bool,
-    /// Of a rendered key: its number among those of the query, and how the text becomes that.
+    /// The number of the query that a rendered key becomes, and its derivation.
     pub(super) derived: Option<(Key, Derivation)>,
 }
 
 impl Comment {
-    /// Reads a query as the server shows it; `is_query_cut` tells whether it has the greatest
+    /// Reads a query as the server shows it. `is_query_cut` is true if the query has the greatest
     /// length that the server keeps.
     pub(super) fn read(query: &str, is_query_cut: bool) -> Option<Self> {
         let rest = query.strip_prefix(START)?;
@@ -64,7 +64,7 @@ impl Comment {
             None => (rest.trim_end_matches(['*', ' ', ',']), "", false),
         };
         let keys = keys_of(statements);
-        // Another program's comment can have any length, and no lock behind it.
+        // Another program's comment can have any length, and no lock after it.
         let has_lock = !keys.is_empty() || is_query_cut;
         if text.is_empty() || text.len() > LONGEST || !has_lock {
             return None;
@@ -84,13 +84,13 @@ impl Comment {
         self.keys.contains(&key)
     }
 
-    /// Asks for this lock, or may do so after the part that the server shows.
+    /// Returns `true` if the query asks for this lock, or may do so after the part that the server
+    /// shows.
     pub(super) fn may_ask_for(&self, key: Key) -> bool {
         self.is_query_cut || self.asks_for(key)
     }
 
-    /// The texts of its keys, each once; their order does not tell which number belongs to which
-    /// text.
+    /// Returns the texts of its keys, each once, in alphabetical order.
     pub(super) fn key_texts(&self) -> Vec<KeyText<'_>> {
         let mut texts: Vec<&str> = if self.keys.len() == 1 && !self.is_query_cut {
             vec![&self.text]
@@ -174,12 +174,12 @@ pub(super) fn calls(statements: &str) -> impl Iterator<Item = (&str, Key)> {
     })
 }
 
-/// Words of casts around a number.
+/// The words of the casts around a number.
 const AROUND_NUMBERS: &[&str] = &[
     "cast", "as", "else", "end", "int", "int4", "int8", "integer", "bigint",
 ];
 
-/// The text before the bracket that closes a call.
+/// Returns the text before the bracket that closes a call.
 fn arguments(text: &str) -> Option<&str> {
     let mut depth = 1;
     // A log can have any number of calls that are never closed.
@@ -195,10 +195,10 @@ fn arguments(text: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
-/// The one number in the arguments, or the two: `7`, `7,-3`, `CAST(7 AS pg_catalog.int4),-3`. A
-/// session-level lock's first number is behind a comparison of process ids,
-/// `CAST(CASE WHEN … 31247 THEN 'advisory:…' ELSE '7' END AS int),-3`. An expression that has to be
-/// computed, such as `hashtext('42')` or `40 + 2`, has none.
+/// Reads the key in the arguments, one number or two: `7`, `7,-3`, `CAST(7 AS pg_catalog.int4),-3`.
+/// In a session-level lock, the first number follows a comparison of process ids,
+/// `CAST(CASE WHEN … 31247 THEN 'advisory:…' ELSE '7' END AS int),-3`. Returns `None` for an
+/// expression that has to be computed, such as `hashtext('42')` or `40 + 2`.
 fn key_of(arguments: &str) -> Option<Key> {
     let arguments: Cow<'_, str> = match arguments.split_once(" THEN ") {
         Some((_, compared)) => {

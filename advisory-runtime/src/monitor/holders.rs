@@ -10,9 +10,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// A holder of a lock or a lease that a call did not get: what [`holders`](super::holders) gives.
+/// A holder of a lock or a lease that a call did not get, from [`holders`](super::holders).
 ///
-/// Its text is one line for a log:
+/// Its `Display` is one line for a log:
 ///
 /// ```text
 /// advisory lock `room:<room>` is held by process 19914 (booking-service): idle in transaction for 58.0s, in a transaction of 60.1s
@@ -26,7 +26,7 @@ pub struct LockHolder {
     pub held_by: HeldBy,
 }
 
-/// The holder of a lock, as far as it is known.
+/// The holder of a lock.
 #[cfg_attr(
     not(feature = "diesel-async"),
     expect(
@@ -47,7 +47,7 @@ pub enum HeldBy {
         /// Its process id, application name and activity.
         backend: Backend,
     },
-    /// A transaction that was prepared for a two-phase commit, which belongs to no session.
+    /// A transaction that was prepared for a two-phase commit. It belongs to no session.
     #[non_exhaustive]
     Prepared {
         /// The number of the lock.
@@ -58,7 +58,7 @@ pub enum HeldBy {
         gid: String,
         /// The role that prepared it.
         owner: String,
-        /// How long ago it was prepared.
+        /// The time since it was prepared.
         age: Duration,
     },
     /// A lease, by its row.
@@ -67,13 +67,13 @@ pub enum HeldBy {
 }
 
 impl LockHolder {
-    /// The process id of the session, where it is one.
+    /// Returns the process id of the holder's session, if it is one.
     #[must_use]
     pub fn pid(&self) -> Option<i32> {
         self.backend().map(|backend| backend.pid)
     }
 
-    /// The session's `application_name`; of a lease what its holder calls itself.
+    /// Returns the session's `application_name`, or the name of a lease's holder.
     #[must_use]
     pub fn application(&self) -> Option<&str> {
         match &self.held_by {
@@ -84,7 +84,7 @@ impl LockHolder {
         }
     }
 
-    /// The session's state; `None` where this role may not see it.
+    /// Returns the session's state; `None` if this role may not see it.
     #[must_use]
     pub fn state(&self) -> Option<&State> {
         match &self.backend()?.activity {
@@ -93,14 +93,14 @@ impl LockHolder {
         }
     }
 
-    /// For how long it has been held, at least: of a session that runs no statement, the time since
-    /// its last one; of a prepared transaction, the time since it was prepared; of a lease, the
-    /// time since it was granted.
+    /// Returns the least time for which it has been held: for a session that runs no statement, the
+    /// time since its last one; for a prepared transaction, the time since it was prepared; for a
+    /// lease, the time since it was granted.
     ///
-    /// The server does not record when a lock was granted, so it can be older. `None` if nothing is
-    /// known: for a session that runs a statement, and where this role may not see what it does.
-    /// The age of the session's open transaction is in its [`activity`](Activity::Visible): a
-    /// transaction-level lock is not older than that, and a session-level lock can be.
+    /// The server does not record when a lock was granted, so it can be older. `None` for a session
+    /// that runs a statement, and if this role may not see the session's activity. A
+    /// transaction-level lock is not older than the transaction, the age of which is in the
+    /// [`activity`](Activity::Visible); a session-level lock can be.
     #[must_use]
     pub fn held_for(&self) -> Option<Duration> {
         match &self.held_by {
@@ -178,8 +178,8 @@ fn fmt_backend(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
     }
 }
 
-/// An error that can say that somebody else holds what a call asked for: of a lock,
-/// [`advisory_runtime::Error`](crate::Error), or of a lease, `advisory_runtime::lease::Error`.
+/// An error for a lock or a lease that is held: [`advisory_runtime::Error`](crate::Error) or
+/// `advisory_runtime::lease::Error`.
 pub trait Refused: refused::Refused {}
 
 impl Refused for Error {}
@@ -190,14 +190,13 @@ impl Refused for lease::Error {}
 mod refused {
     #![allow(missing_docs, reason = "nobody else implements it")]
 
-    use crate::BusyLock;
     #[cfg(feature = "diesel-async")]
     use crate::lease;
-    use diesel::result::Error as DieselError;
+    use crate::{BusyLock, Error};
     use std::borrow::Cow;
 
     pub trait Refused: Sized {
-        /// The lock or the lease that the call asked for; `None` if it failed for another reason.
+        /// Returns the lock or the lease that is held; `None` if the call failed for another reason.
         fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)>;
 
         fn of_failure(failure: Failure) -> Self;
@@ -210,9 +209,7 @@ mod refused {
     }
 
     pub enum Failure {
-        Broken(Cow<'static, str>),
-        InFailedTransaction(Cow<'static, str>, DieselError),
-        Database(DieselError),
+        Lock(Error),
         #[cfg(feature = "diesel-async")]
         Lease(lease::Error),
     }
@@ -235,11 +232,7 @@ impl refused::Refused for Error {
 
     fn of_failure(failure: Failure) -> Self {
         match failure {
-            Failure::Broken(lock) => Self::BrokenConnection { lock },
-            Failure::InFailedTransaction(lock, source) => {
-                Self::InFailedTransaction { lock, source }
-            }
-            Failure::Database(error) => Self::Database(error),
+            Failure::Lock(error) => error,
             #[cfg(feature = "diesel-async")]
             Failure::Lease(error) => Self::Database(error.into()),
         }
@@ -257,39 +250,36 @@ impl refused::Refused for lease::Error {
 
     fn of_failure(failure: Failure) -> Self {
         match failure {
-            Failure::Broken(lock) => Self::BrokenConnection { lock },
-            Failure::InFailedTransaction(_, error) | Failure::Database(error) => {
-                Self::Database(error)
+            Failure::Lock(Error::BrokenConnection { lock }) => Self::BrokenConnection { lock },
+            Failure::Lock(Error::InFailedTransaction { source, .. } | Error::Database(source)) => {
+                Self::Database(source)
             }
+            Failure::Lock(error) => Self::Database(error.into()),
             Failure::Lease(error) => error,
         }
     }
 }
 
-/// Asks who holds what a call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`] of a
-/// lock, and [`lease::Error::Held`](crate::lease::Error::Held).
+/// Finds the holders of a lock or a lease that a call did not get, from the call's
+/// [`Error::NotAvailable`], [`Error::TimedOut`] or
+/// [`lease::Error::Held`](crate::lease::Error::Held).
 ///
-/// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is
-/// empty if the holder is gone, and if the error is of another kind. Ask on a connection to the
-/// call's database: on another one, the answer is who holds the same key there. A session that
-/// holds the lock in shared mode is a holder too, even the caller's own. The holder of a lease is
-/// the row in its table; that of a lease in memory is not known.
+/// These are the holders as of now, including whoever has completed the work of a lease in the
+/// meantime. There are none if the holder is gone, for any other error, and for a lease in memory.
+/// Every session that holds the lock in shared mode is a holder, even the caller's own. Use a
+/// connection to the call's database: in another database the key is another lock. The module's
+/// page says [what a role sees](super#what-a-role-sees) of them.
 ///
 /// # Locking
 ///
-/// That of [`locks`](super::locks): it takes no lock and waits for nobody. For a lease that of
+/// It takes no lock and waits for nobody, like [`locks`](super::locks) and
 /// [`Table::find`](crate::lease::Table::find).
-///
-/// The activity of other roles' sessions is visible to members of `pg_monitor` only. For other
-/// roles a holder has its process id and application name, and its activity is
-/// [`Activity::Hidden`].
 ///
 /// # Errors
 ///
-/// An error of the same product. For a lock [`Error::InFailedTransaction`] (25P02) if the
-/// connection's open transaction has failed, [`Error::BrokenConnection`] if the connection is
-/// closed: ask on another; [`Error::Database`]. For a lease those of
-/// [`Table::find`](crate::lease::Table::find).
+/// For a lock, [`Error::InFailedTransaction`] (25P02) if the connection's open transaction has
+/// failed, [`Error::BrokenConnection`] if the connection is closed, and [`Error::Database`]. For a
+/// lease, those of [`Table::find`](crate::lease::Table::find).
 ///
 /// # Examples
 ///
@@ -337,14 +327,15 @@ async fn read_holders<D: Queries>(
     lock: Cow<'static, str>,
     busy: Busy<'_>,
 ) -> Result<Vec<LockHolder>, Failure> {
-    check_usable(conn, &lock).await?;
+    check_usable(conn, &lock).await.map_err(Failure::Lock)?;
     let named = |held_by| LockHolder {
         lock: lock.clone(),
         held_by,
     };
     match busy {
         Busy::Lock(busy) => {
-            let rows = row::read(conn).await.map_err(Failure::Database)?;
+            let rows = row::read(conn).await;
+            let rows = rows.map_err(|error| Failure::Lock(Error::Database(error)))?;
             let seen = Locks::of(rows, &Names::none());
             let busy = seen
                 .locks
@@ -363,18 +354,21 @@ async fn read_holders<D: Queries>(
     }
 }
 
-/// Checks that the connection answers, and makes its transaction read the activity of sessions
-/// again.
-async fn check_usable<D: Driver>(conn: &mut D, lock: &str) -> Result<(), Failure> {
+/// Checks that the connection can be used, and lets an open transaction read the activity of
+/// sessions again.
+async fn check_usable<D: Driver>(conn: &mut D, lock: &Cow<'static, str>) -> Result<(), Error> {
+    let lock = lock.clone();
     match depth(conn) {
         Ok(None) => Ok(()),
-        Err(_) => Err(Failure::Broken(lock.to_owned().into())),
-        Ok(Some(_)) => match conn.execute(sql::FRESH).await {
-            Ok(()) => Ok(()),
-            Err(source) if is_connection_lost(&source) => Err(Failure::Database(source)),
-            // Nothing else refuses it.
-            Err(source) => Err(Failure::InFailedTransaction(lock.to_owned().into(), source)),
-        },
+        Err(_) => Err(Error::BrokenConnection { lock }),
+        Ok(Some(_)) => conn.execute(sql::FRESH).await.map_err(|source| {
+            if is_connection_lost(&source) {
+                Error::Database(source)
+            } else {
+                // Only a failed transaction refuses it.
+                Error::InFailedTransaction { lock, source }
+            }
+        }),
     }
 }
 

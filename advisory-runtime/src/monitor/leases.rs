@@ -1,20 +1,20 @@
-//! The leases that are held and the keys whose work is done.
+//! Leases that are held, and keys that are done.
 
 use super::names::{Name, Names};
 use crate::Connection;
 use crate::lease::{Error, Request, Row, Table};
 
-/// A lease that somebody holds, or a key whose work is done.
+/// A lease that is held, or a key that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
-    /// Who holds it, its pattern and token, and when it expires.
+    /// The row, with the holder, the pattern, the token and the expiry.
     pub row: Row,
-    /// The locks it can be, of those that the inventory has.
+    /// Its names, one for each lock of the inventory that it can be.
     pub names: Vec<Name>,
 }
 
-/// The leases of a table, in short; see [`lease_summary`].
+/// A summary of the leases of a table; see [`lease_summary`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseSummary {
@@ -37,7 +37,7 @@ pub struct LeaseCount {
 }
 
 /// Lists every lease of a table that is held and every key that is done, soonest to expire first.
-/// It reads the whole table into memory: for one that can be large, such as with done keys, use
+/// It reads the whole table into memory. If the table can be large, such as with done keys, use
 /// [`lease_summary`].
 ///
 /// # Errors
@@ -63,8 +63,8 @@ pub async fn leases<C: Connection>(
     Ok(named(table.list(conn).await?, names))
 }
 
-/// Finds the lease, or the done key, of one key, with its names; `None` if the key is free. It
-/// reads one row.
+/// Finds the lease of one key, or the key if it is done; `None` if the key is free. It reads one
+/// row.
 ///
 /// # Errors
 ///
@@ -79,9 +79,9 @@ pub async fn lease<C: Connection>(
     Ok(named(row.into_iter().collect(), names).pop())
 }
 
-/// Finds the leases, and the done keys, of which the key's SHA-256 starts with these hexadecimal
-/// digits: two at most, so that one can see whether the digits are enough. Nothing has a hash with
-/// another character. It reads a range of the table's primary key.
+/// Finds the leases and the done keys that have a SHA-256 starting with these hexadecimal digits. It
+/// returns at most two, which shows whether the digits are enough, and none if a character is not a
+/// digit. It reads a range of the table's primary key.
 ///
 /// # Errors
 ///
@@ -98,7 +98,7 @@ pub async fn leases_by_hash<C: Connection>(
     Ok(named(table.between(conn.pg(), [first, last]).await?, names))
 }
 
-/// The hash that starts with these digits, and has `rest` as each other digit.
+/// Returns the hash that starts with these digits and repeats `rest` after them.
 fn hash_of(digits: &str, rest: u8) -> Option<[u8; 32]> {
     let mut hash = [(rest << 4) | rest; 32];
     for (at, digit) in digits.chars().enumerate() {
@@ -115,8 +115,8 @@ fn hash_of(digits: &str, rest: u8) -> Option<[u8; 32]> {
 /// Counts the leases of a table by pattern, and lists at most `limit` held leases, `limit` done
 /// keys and `limit` patterns.
 ///
-/// With a `filter` only leases that have this text, in upper or lower case, in their holder, in
-/// their key or pattern, or in one of their [`names`](Lease::names).
+/// With a `filter` it reads only leases that contain this text, in upper or lower case, in their
+/// holder, in their key or pattern, or in one of their [`names`](Lease::names).
 ///
 /// # Locking
 ///

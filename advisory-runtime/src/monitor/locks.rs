@@ -1,4 +1,4 @@
-//! The advisory locks of a database at one moment: who holds each, who waits, and who blocks whom.
+//! The advisory locks of a database at one moment: holders, waiters, and who blocks whom.
 
 use super::comment::calls;
 use super::names::{self, Certainty, Name, Names, of_tools};
@@ -9,7 +9,7 @@ use crate::{Key, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How long a try without success is listed.
+/// The age up to which a try without success is listed.
 const LAST_TRIES: Duration = Duration::from_secs(30);
 
 /// The advisory locks of a database at one moment.
@@ -20,11 +20,11 @@ pub struct Locks {
     pub database: String,
     /// The role that read them.
     pub role: String,
-    /// The process id of the backend that read them. Behind a pooler it is another one from call to
-    /// call, and can hold a session-level lock of a program that used it before.
+    /// The process id of the backend that read them. With a pooler it changes from call to call, and
+    /// the backend can hold a session-level lock of a program that used it before.
     pub reader: i32,
-    /// True if this role sees the activity of other roles' backends: if it is a member of
-    /// `pg_monitor` or of `pg_read_all_stats`.
+    /// True if this role is a member of `pg_monitor` or of `pg_read_all_stats`, and so sees the
+    /// activity of other roles' backends.
     pub sees_all: bool,
     /// Every lock that is held or waited for, by key.
     pub locks: Vec<Lock>,
@@ -38,16 +38,16 @@ pub struct Locks {
 pub struct Lock {
     /// The number, or the two numbers.
     pub key: Key,
-    /// Its names. None if it is not known; several if the inventory has two locks of one number, if
-    /// backends differ in what they say, or if a query asks for several locks.
+    /// Its names. Empty if none is known; several if the inventory has two locks of one number, if
+    /// backends give it different names, or if a query asks for several locks.
     pub names: Vec<Name>,
-    /// Who holds it: one, or several in shared mode. None in the moment between two holders.
+    /// Its holders: one, or several in shared mode. Empty in the moment between two holders.
     pub holders: Vec<Holder>,
-    /// Who waits for it, in the order of the queue.
+    /// Its waiters, in the order of the queue.
     pub waiters: Vec<Waiter>,
     /// Sessions that tried to get it within the last half minute, without waiting and without
-    /// success, the last one first: calls with `poll`, which ask again, and calls that never wait.
-    /// A try is known while it is the session's last query, if this role sees that.
+    /// success, the last one first: calls with `poll`, and calls that never wait. A try is known
+    /// while it is the session's last query and this role may see that query.
     pub tries: Vec<Try>,
 }
 
@@ -59,19 +59,19 @@ pub struct Holder {
     pub id: HolderId,
     /// The mode in which it is held.
     pub mode: Mode,
-    /// How long it is held, if that is known: `pg_locks` does not distinguish the scopes. It is
-    /// session-level if the session is idle; otherwise the statement that asks for the lock says it
-    /// while it is the session's last one, or the lock sites of its name do.
+    /// The scope, if it is known: `pg_locks` does not have it. The lock of an idle session is
+    /// session-level. Otherwise the scope comes from the statement that asked for the lock, while it
+    /// is the session's last one, or from the lock sites of the lock's name.
     pub scope: Option<Scope>,
-    /// For how long it has been held, at least: of a session that runs no statement, the time since
-    /// its last one; of a prepared transaction, the time since it was prepared. `None` if that is
-    /// not known, such as for a session that runs a statement.
+    /// The least time for which it has been held: for a session that runs no statement, the time
+    /// since its last one; for a prepared transaction, the time since it was prepared. `None` if
+    /// that is not known, such as for a session that runs a statement.
     ///
     /// The server does not record when a lock was granted.
     pub held_at_least: Option<Duration>,
-    /// For how long it has been held, at most: of a transaction-level lock, the age of the
-    /// transaction; of another, that of the session. `None` if that is not known, such as where
-    /// this role may not see it.
+    /// The longest time for which it can have been held: for a transaction-level lock, the age of
+    /// the transaction; for another, the age of the session. `None` if that is not known, such as
+    /// if this role may not see it.
     pub held_at_most: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ pub enum HolderId {
         gid: String,
         /// The role that prepared it.
         owner: String,
-        /// How long ago it was prepared.
+        /// The time since it was prepared.
         age: Duration,
     },
 }
@@ -102,12 +102,11 @@ pub struct Waiter {
     pub pid: i32,
     /// The mode that it asks for.
     pub mode: Mode,
-    /// How long it has waited.
+    /// The time that it has waited.
     pub waited: Duration,
     /// The holders that block it; 0 is a prepared transaction.
     pub held_by: Vec<i32>,
-    /// The waiters ahead of it whose mode conflicts with its own. They are not the cause, but go
-    /// first.
+    /// The waiters ahead of it that ask for a conflicting mode. They get the lock first.
     pub behind: Vec<i32>,
 }
 
@@ -117,7 +116,7 @@ pub struct Waiter {
 pub struct Try {
     /// The backend.
     pub pid: i32,
-    /// How long ago it was answered.
+    /// The time since it was answered.
     pub ago: Duration,
 }
 
@@ -163,8 +162,7 @@ impl Locks {
         for lock in seen.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
             lock.names = of_tools(lock.key, Some(&seen.database));
         }
-        seen.tell_scopes();
-        seen.tell_ages();
+        seen.find_scopes_and_ages();
         seen
     }
 
@@ -191,7 +189,7 @@ impl Locks {
                 lock.tries.sort_by_key(|one| one.ago);
             }
         }
-        // The others have got their lock and released it, or nobody holds it.
+        // Drops those that have got their lock and released it.
         let mut has_part: BTreeSet<i32> = self.locks.iter().flat_map(Lock::pids).collect();
         let tries = self.locks.iter().flat_map(|lock| &lock.tries);
         has_part.extend(tries.map(|one| one.pid));
@@ -199,8 +197,8 @@ impl Locks {
         self.backends.retain(|one| has_part.contains(&one.pid));
     }
 
-    /// Names the locks whose numbers say nothing, or only a half of a pair, by the comments in
-    /// front of the queries that ask for them.
+    /// Names locks by the comments in front of the queries that ask for them, if their numbers do
+    /// not name them for certain.
     fn read_comments(&mut self, names: &Names) {
         let comments: BTreeMap<i32, &Comment> = self
             .backends
@@ -222,42 +220,34 @@ impl Locks {
         }
     }
 
-    fn tell_scopes(&mut self) {
+    fn find_scopes_and_ages(&mut self) {
         let backends: BTreeMap<i32, &Backend> =
             self.backends.iter().map(|it| (it.pid, it)).collect();
         for lock in &mut self.locks {
             let written = written_scope(&lock.names);
             for holder in &mut lock.holders {
-                let HolderId::Backend(pid) = holder.id else {
-                    holder.scope = Some(Scope::Xact);
+                let pid = match &holder.id {
+                    HolderId::Backend(pid) => pid,
+                    HolderId::Prepared { age, .. } => {
+                        (holder.scope, holder.held_at_least) = (Some(Scope::Xact), Some(*age));
+                        continue;
+                    }
+                };
+                let Some(backend) = backends.get(pid) else {
+                    holder.scope = written;
                     continue;
                 };
-                let backend = backends.get(&pid);
-                let asked = match backend.map(|backend| &backend.activity) {
-                    Some(Activity::Visible { query, .. }) => asked_scope(query, lock.key),
-                    _ => None,
+                let asked = match &backend.activity {
+                    Activity::Visible { query, .. } => asked_scope(query, lock.key),
+                    Activity::Hidden { .. } | Activity::Gone => None,
                 };
-                let is_idle = backend.is_some_and(|backend| backend.is_idle());
-                holder.scope = is_idle.then_some(Scope::Session).or(asked).or(written);
+                let idle = backend.is_idle().then_some(Scope::Session);
+                holder.scope = idle.or(asked).or(written);
+                holder.held_at_least = backend.silent_for();
+                let in_transaction = backend.transaction_age();
+                let in_transaction = in_transaction.filter(|_| holder.scope == Some(Scope::Xact));
+                holder.held_at_most = in_transaction.or(backend.age);
             }
-        }
-    }
-
-    fn tell_ages(&mut self) {
-        let backends: BTreeMap<i32, &Backend> =
-            self.backends.iter().map(|it| (it.pid, it)).collect();
-        for holder in self.locks.iter_mut().flat_map(|lock| &mut lock.holders) {
-            (holder.held_at_least, holder.held_at_most) = match &holder.id {
-                HolderId::Prepared { age, .. } => (Some(*age), None),
-                HolderId::Backend(pid) => match (backends.get(pid), holder.scope) {
-                    (Some(backend), Some(Scope::Xact)) => {
-                        let at_most = backend.transaction_age().or(backend.age);
-                        (backend.silent_for(), at_most)
-                    }
-                    (Some(backend), _) => (backend.silent_for(), backend.age),
-                    (None, _) => (None, None),
-                },
-            };
         }
     }
 }
@@ -272,7 +262,7 @@ impl Lock {
             let (pid, mode) = (row.pid?, mode(&row));
             let blocked_by = backends.get(&pid).map(|backend| &backend.blocked_by);
             let blocked_by: BTreeSet<i32> = blocked_by.into_iter().flatten().copied().collect();
-            // A backend that holds the lock in shared mode and waits for the exclusive one is a
+            // A backend that holds the lock in shared mode and waits for the exclusive one is both a
             // holder and a waiter.
             let holds = |other: &i32| {
                 let mut holders = holders.iter();
@@ -337,7 +327,7 @@ impl Holder {
     }
 }
 
-/// `pg_locks` has the halves as unsigned numbers: of one 64-bit key, or of two 32-bit keys.
+/// Returns the key, which `pg_locks` has as two unsigned numbers of 32 bits.
 fn key(row: &LockRow) -> Option<Key> {
     let (first, second) = (row.classid?, row.objid?);
     match row.objsubid? {
@@ -357,7 +347,7 @@ fn mode(row: &LockRow) -> Mode {
     }
 }
 
-/// The scope in which a query asks for a key, if it asks for it in one scope only.
+/// Returns the scope in which a query asks for a key, unless it does so in both.
 fn asked_scope(query: &str, key: Key) -> Option<Scope> {
     let calls = calls(query).filter(|(_, of)| *of == key);
     let mut scopes = calls.map(|(name, _)| {

@@ -1,5 +1,4 @@
-//! The names of locks in `pg_locks`, found by their numbers. A name is certain if the number is
-//! fixed; otherwise it comes from the comment of the query.
+//! The names of locks in `pg_locks`, found by their numbers or by the comments of queries.
 
 use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
@@ -10,7 +9,7 @@ use advisory_pattern::{
 };
 use std::sync::Arc;
 
-/// The names of locks: the lock sites of a program, and keys that it knows.
+/// The names of locks: a program's lock sites, and keys that the caller knows.
 ///
 /// ```no_run
 /// use advisory_runtime::{inventory::InventoryError, monitor::Names};
@@ -36,18 +35,17 @@ struct SiteKey {
     site: Arc<Site>,
 }
 
-/// How certain the name of a lock is.
+/// The certainty of a lock's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Certainty {
-    /// The number was checked: it is fixed, or it is that of the key's text.
+    /// The number was checked: it is fixed, or it follows from the key's text.
     Certain,
     /// The fixed half of a pair agrees, the query that asks for this number has the name in its
-    /// comment, or a [well-known](crate::well_known) tool takes this number and hardly anybody else
-    /// does.
+    /// comment, or the number is distinctive of a [well-known](crate::well_known) tool.
     Likely,
     /// The query asks for several locks and names them all, the server has cut it off before the
-    /// numbers, or a well-known tool takes this number, which others may take too.
+    /// numbers, or a well-known tool takes this number, and others may take it too.
     Possible,
 }
 
@@ -55,26 +53,26 @@ pub enum Certainty {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Name {
-    /// How certain that is.
+    /// Its certainty.
     pub certainty: Certainty,
     /// The sites' `name = "…"`; for a [well-known](crate::well_known) lock, the tool's name.
     pub name: Option<String>,
-    /// The key pattern as written; the key's text, if it is known; or the text of a query's
-    /// comment, if no site is known.
+    /// The key's text, if it is known; otherwise the key pattern as written; or the text of a
+    /// query's comment, if no site is known.
     pub key: String,
     /// The lock sites; empty if the inventory does not have the pattern.
     pub sites: Vec<Arc<Site>>,
 }
 
 impl Names {
-    /// No names but those in the comments of queries.
+    /// Only the names in the comments of queries.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The names of the running program's lock sites. This reads the program's file: call it once
-    /// and keep the result.
+    /// Reads the names of the running program's lock sites from the program's file. Call it once and
+    /// keep the result.
     ///
     /// # Errors
     ///
@@ -83,7 +81,7 @@ impl Names {
         Self::of(sites()?)
     }
 
-    /// The names of other lock sites, such as another program's.
+    /// Takes the names of other lock sites, such as another program's.
     ///
     /// # Errors
     ///
@@ -118,7 +116,7 @@ impl Names {
         })
     }
 
-    /// Adds a key that the caller knows: the lock on it is shown with the rendered key.
+    /// Adds a key that the caller knows, so that its lock is shown with the rendered key.
     #[must_use]
     pub fn with_key(mut self, key: impl LockKey) -> Self {
         self.known_keys
@@ -127,7 +125,7 @@ impl Names {
     }
 
     /// Finds the names of a lock in the server's log: by its number, by the statement that asks for
-    /// it, or else in the table of [well-known](crate::well_known) keys.
+    /// it, or in the table of [well-known](crate::well_known) keys.
     #[must_use]
     pub fn of_lock(&self, key: Key, statement: &str, database: Option<&str>) -> Vec<Name> {
         let mut names = self.of_number(key);
@@ -159,7 +157,7 @@ impl Names {
         names
     }
 
-    /// The names that the comment of a query gives a lock.
+    /// Finds the names that the comment of a query gives a lock.
     pub(super) fn of_comment(&self, key: Key, comment: &Comment) -> Vec<Name> {
         let mut names = Vec::new();
         if !comment.may_ask_for(key) {
@@ -191,7 +189,7 @@ impl Names {
             _ => Certainty::Possible,
         };
         for text in other {
-            // A pattern whose number is fixed has another number than this.
+            // A pattern with a fixed number would have been found by this number.
             let shown = |known: &&SiteKey| known.number.is_none() && text.shows(&known.written);
             let mut known = self.advisory().filter(shown).peekable();
             if known.peek().is_none() {
@@ -204,7 +202,7 @@ impl Names {
         names
     }
 
-    /// The names of a lease, by its pattern, or by the SHA-256 or the text of its key.
+    /// Finds the names of a lease by its pattern, or by the SHA-256 or the text of its key.
     #[cfg(feature = "diesel-async")]
     pub(super) fn of_lease(&self, row: &crate::lease::Row) -> Vec<Name> {
         let site_keys = self.site_keys.iter();
@@ -225,8 +223,8 @@ impl Names {
         names
     }
 
-    /// The patterns and the key hashes of the leases whose names contain a text, in upper or lower
-    /// case.
+    /// Finds the leases that have a name with this text, in upper or lower case. Returns their
+    /// patterns and key hashes.
     #[cfg(feature = "diesel-async")]
     pub(super) fn leases_with(&self, text: &str) -> (Vec<String>, Vec<Vec<u8>>) {
         let text = text.to_lowercase();
@@ -253,7 +251,7 @@ impl Names {
 }
 
 impl SiteKey {
-    /// True if its number is fixed, and the key is that, or that of another permit.
+    /// Returns `true` if its number is fixed, and is the key or that of another permit.
     fn is_number(&self, key: Key) -> bool {
         let Some(number) = self.number else {
             return false;
@@ -266,14 +264,14 @@ impl SiteKey {
         number == key || number.permits(permits).contains(&key)
     }
 
-    /// True for a pair of which one half is fixed, and agrees with the key.
+    /// Returns `true` for a pair with one fixed half that agrees with the key.
     fn has_half(&self, key: Key) -> bool {
         match (&self.key, key) {
             (LockedKey::IntInt(None, None), _) => false,
             (LockedKey::IntInt(a, b), Key::IntInt(first, second)) => {
                 a.is_none_or(|fixed| fixed == first) && b.is_none_or(|fixed| fixed == second)
             }
-            // A constant is a number, which was compared.
+            // A constant pattern has a number, which `is_number` compares.
             (LockedKey::IntPattern(fixed, _), Key::IntInt(first, _)) => {
                 self.number.is_none() && *fixed == first
             }
@@ -287,8 +285,8 @@ pub(super) fn are_certain(names: &[Name]) -> bool {
     names.any(|name| name.certainty == Certainty::Certain)
 }
 
-/// Replaces the names that a number gives by the best of those that comments give, if these are not
-/// less certain: several sites can have one first half of a pair.
+/// Replaces the names that a number gives by the most certain ones that comments give, unless these
+/// are less certain. Several sites can share the first half of a pair, so comments say more.
 pub(super) fn prefer(names: &mut Vec<Name>, found: Vec<Name>) {
     let best = |names: &[Name]| names.iter().map(|name| name.certainty).min();
     let Some(of_comments) = best(&found) else {
@@ -319,7 +317,7 @@ fn number(key: &LockedKey, derivation: Derivation) -> Option<Key> {
     }
 }
 
-/// The names of a lock that other tools take, by its number and the database's name.
+/// Finds the other tools that take a lock, by its number and the database's name.
 pub(super) fn of_tools(key: Key, database: Option<&str>) -> Vec<Name> {
     let names = well_known::tools(key, database).into_iter();
     let names = names.map(|tool| Name {
@@ -340,7 +338,7 @@ fn language_of(text: &str) -> Language {
     Pattern { parts }.language(|_| Shape::Text)
 }
 
-/// Adds a name, or its sites to the same name.
+/// Adds a name, or adds its sites if the name is already there.
 fn add<'k>(
     names: &mut Vec<Name>,
     certainty: Certainty,

@@ -72,7 +72,7 @@ pub(crate) struct LockRow {
     pub(super) sees_all: bool,
 }
 
-/// Converts an age. One that the server's clock puts into the future is zero.
+/// Converts an age. A negative one is zero.
 pub(super) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

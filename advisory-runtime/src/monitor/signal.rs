@@ -6,20 +6,19 @@ use super::backend::PG_MONITOR;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// The signal to cancel its statement was sent; or its session has ended, and its locks are
+    /// The signal to cancel its statement was sent; or its session was terminated, and its locks are
     /// free.
     Done,
-    /// The signal to terminate its session was sent, and the session was still alive after five
-    /// seconds.
+    /// The signal to terminate its session was sent. The session was still alive after five seconds.
     Sent,
     /// The backend has ended, or its process id now belongs to another one. No signal was sent.
     Gone,
     /// This role may not signal the backend. No signal was sent.
     #[non_exhaustive]
     Refused {
-        /// The role whose members may: `pg_signal_backend`; `superuser` for a backend of a
-        /// superuser; or `pg_monitor` where this role does not see enough of the backend to tell it
-        /// from a later one with the same process id.
+        /// The role that is needed: `pg_signal_backend`; `superuser` for a backend of a superuser;
+        /// or `pg_monitor` if this role cannot distinguish the backend from a later one with the
+        /// same process id.
         needs: &'static str,
     },
 }

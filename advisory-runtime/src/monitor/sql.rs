@@ -4,7 +4,7 @@ use super::Backend;
 use crate::sql::qualify::qualify;
 use std::sync::LazyLock;
 
-/// Without this, a transaction sees the activity of sessions as it was when it read it first.
+/// Lets a transaction read the activity of sessions again, instead of what it read first.
 pub(super) const FRESH: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
 
 pub(super) static LOCKS: LazyLock<String> =

@@ -2,26 +2,14 @@
 
 use crate::blocking::Pool;
 use crate::blocking::reach::Threaded;
-use crate::claim::rows::{self, KeptJob, end_as_returned};
+use crate::claim::rows::{end_as_returned, keep};
 use crate::claim::{Claim, Claimed, Error};
 use crate::driver::wait;
 use crate::rows::End;
 use std::fmt::Display;
 
-/// Runs a body under a claim, which a thread renews and which ends with the body; as
-/// [`crate::claim::run`].
-///
-/// A blocking body cannot be dropped. If the claim is lost meanwhile, the body runs to its end, and
-/// its result is refused.
-///
-/// # Locking
-///
-/// As [`crate::claim::run`], on connections of the pool only: the pool needs one besides those of
-/// the body.
-///
-/// # Errors
-///
-/// As [`crate::claim::run`]. [`Error::Lost`] also if the body returned too late.
+/// Runs a body under a claim, which a thread renews and which ends with the body; like
+/// [`crate::claim::run`]. The pool needs one connection besides those of the body.
 ///
 /// # Examples
 ///
@@ -53,13 +41,13 @@ where
     E: From<Error> + Display,
 {
     // It is renewed until the job has ended.
-    let kept = keep(pool, job)?;
+    let kept = keep(pool.identity(), || Threaded::new(pool.clone()), job).map_err(Error::Pool)?;
     let result = body();
     wait(end_as_returned(kept, job, on_err, result))
 }
 
-/// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish it;
-/// as [`crate::claim::renew_while`].
+/// Runs a body under a claim, which the body or the caller has to finish; like
+/// [`crate::claim::renew_while`].
 ///
 /// # Errors
 ///
@@ -88,21 +76,11 @@ where
     T: Claim,
     P: Pool + Clone + Send + Sync + 'static,
 {
-    let kept = keep(pool, job)?;
+    let kept = keep(pool.identity(), || Threaded::new(pool.clone()), job)?;
     let result = body();
     drop(kept);
     if !job.is_finished() && (job.hold().is_lost() || job.hold().is_expired()) {
         return Err(job.gone());
     }
     Ok(result)
-}
-
-/// Has a claim renewed.
-fn keep<T, P>(pool: &P, job: &Claimed<T>) -> Result<KeptJob<T, Threaded<P>>, Error>
-where
-    T: Claim,
-    P: Pool + Clone + Send + Sync + 'static,
-{
-    let reach = || Threaded::new(pool.clone());
-    Ok(rows::keep(pool.identity(), reach, job)?)
 }

@@ -4,7 +4,7 @@ use crate::PoolError;
 use crate::blocking::Pool;
 use crate::blocking::reach::{OnThread, Threaded};
 use crate::claim::{
-    Asked, Boxed, Claim, Claimed, Claiming, End, Error, Settings, Source, Taken, Worker, finish,
+    Asked, Boxed, Claim, Claimed, Claiming, End, Error, Settings, Source, Taken, Worker, end_one,
     joined, run_worker,
 };
 use crate::driver::block_on;
@@ -134,7 +134,7 @@ async fn claim<T: Claim>(
         // The worker has stopped, or has not waited for so long.
         if let Err(Ok(late)) = reply.send(taken) {
             for job in &late.claimed {
-                drop(block_on(finish(conn, job, End::Release, "", &[])));
+                drop(block_on(end_one(conn, job, End::Release, "", &[])));
             }
         }
     });

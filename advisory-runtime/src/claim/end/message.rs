@@ -3,11 +3,10 @@
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::borrow::Cow;
 
-/// How much of a text is kept where a column refuses the whole, and does not say how much it takes.
+/// The length of a text that a column has refused without saying how much it takes.
 const CUT: usize = 100;
 
-/// Whether a statement was refused for what is in the row: a text that does not fit, a `CHECK`, a
-/// trigger.
+/// Returns `true` if the row's content was refused: a text that does not fit, a `CHECK`, a trigger.
 pub(in crate::claim) fn is_of_row(error: &DieselError) -> bool {
     let DieselError::DatabaseError(kind, answer) = error else {
         return false;
@@ -23,14 +22,14 @@ pub(in crate::claim) fn is_of_row(error: &DieselError) -> bool {
     }
 }
 
-/// A text as long as the server says that the column takes, or else short and without letters that
-/// an encoding may lack.
+/// Cuts a text to the length that the server says the column takes. If it does not say, cuts it to
+/// [`CUT`] characters and replaces those that an encoding may lack.
 pub(super) fn cut<'m>(message: &'m str, refused: &DieselError) -> Cow<'m, str> {
-    let told = match refused {
+    let stated = match refused {
         DieselError::DatabaseError(_, answer) => longest(answer.message()),
         _ => None,
     };
-    let Some(longest) = told else {
+    let Some(longest) = stated else {
         let short = message.chars().take(CUT);
         let plain = short.map(|letter| if letter.is_ascii() { letter } else { '?' });
         return plain.collect::<String>().into();

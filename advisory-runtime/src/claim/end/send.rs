@@ -18,11 +18,11 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// How many refusals of statements about many ends say that the reason is not in a few rows.
+/// The number of refusals after which the reason is not taken to be in single rows.
 const MOST_REFUSED: u32 = 32;
 
-/// Ends a claim, as it was asked for.
-pub(crate) async fn finish<T: Claim, D: Queries>(
+/// Ends one claim for a caller of the public functions.
+pub(crate) async fn end_one<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
     end: End,
@@ -39,7 +39,7 @@ pub(crate) async fn finish<T: Claim, D: Queries>(
         )));
     }
     let is_outside = matches!(depth(conn), Ok(None));
-    match finish_with(conn, job, ending(end, Some(&text(message)), changes)).await {
+    match send_end(conn, job, ending(end, Some(&text(message)), changes)).await {
         Err(Error::Database(error)) if is_outside && is_connection_lost(&error) => {
             Err(job.unknown(error))
         }
@@ -47,26 +47,25 @@ pub(crate) async fn finish<T: Claim, D: Queries>(
     }
 }
 
-/// Ends a claim. If the row refuses the message, it is sent again with the message cut, and then
-/// without it. Returns the refusal.
-pub(crate) async fn finish_fitting<T: Claim, D: Queries>(
+/// Ends a claim. If the row refuses the message, this sends the end again with the message cut, and
+/// then without it. Returns the refusal.
+pub(crate) async fn end_fitting<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
     end: End,
     message: &str,
-    changes: &[Fragment<'_>],
 ) -> Result<Option<DieselError>, Error> {
     let can_repeat = end.has_message() && matches!(depth(conn), Ok(None));
-    let refused = match finish_with(conn, job, ending(end, Some(message), changes)).await {
+    let refused = match send_end(conn, job, ending(end, Some(message), &[])).await {
         Err(Error::Database(refused)) if can_repeat && is_of_row(&refused) => refused,
         ended => return ended.map(|()| None),
     };
     let cut = cut(message, &refused);
-    match finish_with(conn, job, ending(end, Some(&cut), changes)).await {
+    match send_end(conn, job, ending(end, Some(&cut), &[])).await {
         Err(Error::Database(again)) if is_of_row(&again) => {}
         ended => return ended.map(|()| Some(refused)),
     }
-    let ended = finish_with(conn, job, ending(end, None, changes)).await;
+    let ended = send_end(conn, job, ending(end, None, &[])).await;
     ended.map(|()| Some(refused))
 }
 
@@ -79,7 +78,7 @@ const fn ending<'a>(end: End, message: Option<&'a str>, changes: &'a [Fragment<'
     }
 }
 
-async fn finish_with<T: Claim, D: Queries>(
+async fn send_end<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
     ending: Ending<'_>,
@@ -112,14 +111,14 @@ async fn finish_with<T: Claim, D: Queries>(
     Ok(())
 }
 
-/// Whether the row still has the claim's `locked_by`, so that its end was not committed.
+/// Returns `true` if the row still has the claim's `locked_by`: its end was not committed.
 async fn is_ours<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> bool {
     let rows: Result<Vec<SettledRow>, Error> = load(conn, &ManyKeys::settled(&[job])).await;
     let row = rows.ok().and_then(|rows| rows.into_iter().next());
     row.is_some_and(|row| row.holder.as_deref() == Some(job.locked_by()))
 }
 
-/// The transaction's id, if the claim was held.
+/// Ends a claim in an open transaction. Returns the transaction's id if the claim was held.
 async fn end_inside<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
@@ -141,7 +140,7 @@ async fn end_inside<T: Claim, D: Queries>(
     Ok(ended.first().map(|Transaction(transaction)| *transaction))
 }
 
-/// Whether the claim was held.
+/// Ends a claim outside of a transaction. Returns `true` if it was held.
 async fn end_outside<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
@@ -161,11 +160,11 @@ async fn end_outside<T: Claim, D: Queries>(
         Err(Error::Database(error)) if has_waited(&error) => {}
         Err(error) => return Err(error),
     }
-    // It is lost, about to expire, or locked by somebody.
+    // It is lost or about to expire, or its row is locked.
     ending.how = How::Waiting;
     let is_ended = change(conn, &statement::<T, ()>(job, &ending)).await?;
     if !is_ended && look_for_triggers::<T, D>(conn).await? {
-        // A trigger was created since this process has looked: the row may be where it has put it.
+        // A trigger was created after this process looked for them. It may have moved the row.
         return Err(job.unknown(no_answer()));
     }
     Ok(is_ended)
@@ -183,8 +182,8 @@ fn has_waited(error: &DieselError) -> bool {
         if answer.message().contains("advisory:waited"))
 }
 
-/// Ends one claim by the statement for many, which tells whether it was held and not how many rows
-/// were changed.
+/// Ends one claim by the statement for many, which returns the claims that were held instead of the
+/// number of changed rows.
 async fn end_witnessed<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
@@ -196,9 +195,8 @@ async fn end_witnessed<T: Claim, D: Queries>(
     Ok(!rows.is_empty())
 }
 
-/// Whether the number of changed rows does not tell whether the claim was held, because of a
-/// trigger, or the row's type sets columns that may not be the caller's. Triggers are looked for
-/// once in a process.
+/// Returns `true` if the number of changed rows does not show that the claim was held, because of a
+/// trigger, or if the row's type sets columns at the end. A process looks for triggers once.
 async fn needs_witness<T: Claim, D: Queries>(conn: &mut D, end: End) -> Result<bool, Error> {
     Ok(!TypeSets::at(end).is_empty::<T>() || has_triggers::<T, D>(conn).await?)
 }
@@ -225,15 +223,15 @@ async fn look_for_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, E
     Ok(has_triggers)
 }
 
-/// Which tables have triggers, by the type of row.
+/// Locks the map from a type of row to `true` if its table has triggers.
 fn triggers_seen() -> MutexGuard<'static, HashMap<TypeId, bool>> {
     static TRIGGERS: LazyLock<Mutex<HashMap<TypeId, bool>>> = LazyLock::new(Mutex::default);
     TRIGGERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends claims with one statement, whatever their ends are, without waiting for locked rows.
-/// Returns whether each was ended, in order. The others must be ended one by one: such a claim is no
-/// longer held, its row is locked by another session, or its row refuses the end.
+/// Ends claims in any ways with one statement, without waiting for locked rows. Returns, in order,
+/// `true` for each that was ended. The others must be ended one by one: such a claim is no longer
+/// held, its row is locked by another session, or its row refuses the end.
 pub(crate) async fn end_all<T: Claim, D: Queries>(
     conn: &mut D,
     ends: &[OneEnd<'_, T>],

@@ -1,4 +1,4 @@
--- The schemas of the tables of the name $1 that have the columns $2 and $3.
+-- The schemas that have a table of the name $1 with the columns $2 and $3.
 SELECT n.nspname::text AS schema, pg_table_is_visible(c.oid) AS is_visible
 FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

@@ -1,4 +1,4 @@
--- The claimed rows of a table, whose quoted name is also $1, with their primary keys. A time without
+-- The claimed rows of a table, with their primary keys. $1 is the table's quoted name. A time without
 -- a zone is in UTC. 1114 is the OID of `timestamp`.
 SELECT
     (

@@ -1,14 +1,14 @@
 -- Every advisory lock of this database with its backend, and each backend that blocks one of these,
 -- without a lock.
 --
--- One statement, so that locks, backends and who blocks whom are read at nearly the same moment.
--- `pg_locks` is read once, and the activity of backends after it: a backend that was idle before
--- the statement began, and is idle then, was idle while the locks were read. Ages are by the
--- server's clock, in whole microseconds. The clock is read once for all rows, so the one that began
--- to wait first has waited for longest.
+-- A single statement reads locks, backends and who blocks whom at nearly the same moment. It reads
+-- `pg_locks` once, and the activity of backends afterwards: a backend that was idle before the
+-- statement began, and still is, was idle while the locks were read. Ages are by the server's clock,
+-- in whole microseconds. The clock is read once for all rows, so the waiter that came first has
+-- waited for longest.
 --
--- `objsubid` is 1 for a number and 2 for a pair. No function of SQL takes another one: extensions
--- do, such as Citus with each write, and a program's lock with equal numbers is another lock.
+-- `objsubid` is 1 for a number and 2 for a pair. Only extensions use other values, such as Citus for
+-- each write. Their locks do not conflict with a program's lock on equal numbers.
 --
 -- The planner cannot know how many rows these functions return. Arrays and the `LIMIT` keep its
 -- estimate so low that it does not compile the statement (JIT), which took 0.7 seconds; 5,000 locks
@@ -29,8 +29,8 @@ WITH RECURSIVE lock AS MATERIALIZED (
     FROM lock AS l
     WHERE NOT l.granted
 ), involved (pid) AS (
-    -- Who holds or waits, who has tried to get a lock within half a minute, and who blocks these,
-    -- through row and table locks too.
+    -- The holders and waiters, those that have tried to get a lock within half a minute, and those
+    -- that block any of these, also by row and table locks.
     SELECT o.pid
     FROM unnest(ARRAY(SELECT l.pid FROM lock AS l WHERE l.is_ours AND l.pid IS NOT NULL)) AS o (pid)
     UNION

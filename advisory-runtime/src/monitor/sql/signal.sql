@@ -1,7 +1,7 @@
 -- Signals a backend if it is still the one that was seen, and returns the outcome as a word.
 --
--- Where this role could not see when it started, the backend must still hold an advisory lock or
--- wait for one: otherwise another backend may have its process id.
+-- If this role could not see when the backend started, it must still hold an advisory lock or wait
+-- for one. Otherwise the process id may belong to another backend by now.
 WITH target AS MATERIALIZED (
     SELECT
         a.pid, a.usesysid,
