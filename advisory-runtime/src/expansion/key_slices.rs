@@ -99,7 +99,7 @@ impl<T> Elements for Vec<T> {
     }
 }
 
-macro_rules! behind {
+macro_rules! pointers {
     ($($pointer:ty),*) => { $(
         impl<S: Elements + ?Sized> Elements for $pointer {
             type Element = S::Element;
@@ -110,4 +110,4 @@ macro_rules! behind {
         }
     )* };
 }
-behind!(&S, &mut S, Box<S>, std::rc::Rc<S>, std::sync::Arc<S>);
+pointers!(&S, &mut S, Box<S>, std::rc::Rc<S>, std::sync::Arc<S>);
