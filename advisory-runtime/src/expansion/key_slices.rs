@@ -1,4 +1,4 @@
-//! The keys of a call whose number is known only at run time: `<ids*>`.
+//! The keys of a call with a slice in its pattern, `<ids*>`: their number is known at run time.
 
 #![allow(
     missing_docs,

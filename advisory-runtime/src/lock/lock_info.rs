@@ -40,7 +40,7 @@ pub struct LockInfo<
     /// All permits of a lock with permits, if the server did not say which one is held.
     pub(crate) permits: Vec<Key>,
     pub(crate) mode: Mode,
-    /// The rows at whose node it is held.
+    /// The rows that choose the node of a cluster, if it is held there.
     pub(crate) at: Option<DistributedRows>,
     pub(crate) waited: Duration,
     pub(crate) driver: PhantomData<fn() -> D>,

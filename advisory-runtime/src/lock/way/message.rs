@@ -211,8 +211,8 @@ impl Message {
         text
     }
 
-    /// Keeps the rows, at whose node the locks are taken, from moving to another node before the
-    /// transaction ends. Citus moves no rows on which a transaction has written, and this is a
+    /// Keeps the rows that choose the node from moving to another one before the transaction ends.
+    /// Citus moves no rows on which a transaction has written, and this is a
     /// write; a `SELECT` is not, even with row locks.
     pub(super) fn keep_rows(&mut self, request: &Request) {
         if let Some(rows) = &request.at {
