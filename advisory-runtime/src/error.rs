@@ -117,7 +117,7 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The body held the lock for longer than `max_hold`. It was dropped, or its result was refused,
+    /// The body held the lock for longer than `max_hold`. It was dropped, or its result refused,
     /// and its transaction was rolled back. Commits in the body of a session-level lock stay.
     #[non_exhaustive]
     HoldExceeded {
@@ -153,9 +153,9 @@ pub enum Error {
     },
     /// The connection has no session of its own, or is not known to have one.
     ///
-    /// Either [`session::verify`](crate::session::verify) or the setting `advisory.pooler` has shown
-    /// a pooler in transaction mode; or neither has shown that the pooler is in session mode, and
-    /// the process id that the connection received at its start is missing, or is not the
+    /// Either [`session::verify`](crate::session::verify) or the setting `advisory.pooler` has
+    /// shown a pooler in transaction mode; or neither has shown that the pooler is in session mode,
+    /// and the process id that the connection received at its start is missing, or is not the
     /// server's. There, transaction-level locks work under READ COMMITTED only, and session-level
     /// locks do not work.
     #[non_exhaustive]
@@ -199,9 +199,9 @@ pub enum Error {
         /// The server's answer to the commit.
         source: DieselError,
     },
-    /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`, so the lock was not held to
-    /// the end of the body. What the body committed stays committed. If the body also began another
-    /// transaction, only debug builds notice, and roll that transaction back.
+    /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`, so the lock was not held
+    /// to the end of the body. What the body committed stays committed. If the body also began
+    /// another transaction, only debug builds notice, and roll that transaction back.
     #[non_exhaustive]
     TransactionEnded {
         /// The key pattern, or the key.
@@ -252,8 +252,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A `<ids*>` or an expression for `keys` is empty. The body did not run, since it would have no
-    /// lock.
+    /// A `<ids*>` or an expression for `keys` is empty. The body, which would have no lock, did not
+    /// run.
     #[non_exhaustive]
     NoKeys {
         /// The key pattern.
@@ -280,9 +280,9 @@ pub enum Error {
         /// The requested number.
         permits: i128,
     },
-    /// The connection is closed, because an earlier locked call on it was dropped or panicked before
-    /// its end, or because the connection was lost. The body did not run. A pool replaces such a
-    /// connection; open one of your own again.
+    /// The connection is closed, because an earlier locked call on it was dropped or panicked
+    /// before its end, or because the connection was lost. The body did not run. A pool replaces
+    /// such a connection; open one of your own again.
     #[non_exhaustive]
     BrokenConnection {
         /// The key pattern, or the key.

@@ -33,8 +33,8 @@ pub use {calls::*, convert::finish_async_at as finish_at, diesel_async::AsyncPgC
 
 /// The record of a lock site in the program: a static of bytes that the linker keeps even if the
 /// function is never called. It consists of a text, the module's path, which only the compiler
-/// knows, and another text; `$rest` is the length of both texts. It is a macro of this crate because
-/// a token that the attribute emits costs more compile time than one in here.
+/// knows, and another text; `$rest` is the length of both texts. It is a macro of this crate
+/// because a token that the attribute emits costs more compile time than one in here.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {

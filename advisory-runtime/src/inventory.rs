@@ -134,8 +134,8 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
 ///
 /// # Panics
 ///
-/// If two locks can collide, if the program's own file cannot be read, or if it has no lock site: the
-/// test is in the wrong program.
+/// If two locks can collide, if the program's own file cannot be read, or if it has no lock site:
+/// the test is in the wrong program.
 #[expect(clippy::panic, reason = "an assertion of a user's test")]
 pub fn assert_no_collisions() {
     match check() {

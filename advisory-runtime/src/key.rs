@@ -293,8 +293,8 @@ impl KeyWriter {
         }
     }
 
-    /// Writes a placeholder's value. The bound proves that it renders within the shape with which the
-    /// pattern was checked.
+    /// Writes a placeholder's value. The bound proves that it renders within the shape with which
+    /// the pattern was checked.
     pub fn part<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
         &mut self,
         value: &T,

@@ -47,8 +47,8 @@
 //! A key pattern is a text with placeholders, such as `"booking:<tenant_id>:<req.day>"`; its syntax
 //! is documented at [`macro@advisory_lock`]. [`macro@LockKey`] declares a lock once, as a type, and
 //! [`lock_key!`] returns the [`Key`] of a pattern. [`macro@KeyPart`] lets a newtype be part of a
-//! key. [`sql_functions`] computes keys in SQL, and [`well_known`] has the keys of other tools. Keys
-//! of one crate that can collide are a compile error; [`inventory`] checks the whole program.
+//! key. [`sql_functions`] computes keys in SQL, and [`well_known`] has the keys of other tools.
+//! Keys of one crate that can collide are a compile error; [`inventory`] checks the whole program.
 //!
 //! # Features
 //!

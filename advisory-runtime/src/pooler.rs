@@ -83,8 +83,8 @@ pub(crate) fn remember(is_declared: QueryResult<()>) -> QueryResult<()> {
     is_declared
 }
 
-/// See [`session::verify`](crate::session::verify). A drop, or an error that can have left a lock or
-/// a transaction, closes both connections.
+/// See [`session::verify`](crate::session::verify). A drop, or an error that can have left a lock
+/// or a transaction, closes both connections.
 pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let (mut first, mut second) = (CloseOnDrop::new(first), CloseOnDrop::new(second));
     let mut has_tried = false;

@@ -109,8 +109,7 @@ pub(crate) fn push(sql: &mut String, name: &str) {
 /// A text as the comment shows it.
 ///
 /// A letter outside of printable ASCII becomes a `?`, because a server refuses a message with a
-/// letter that its encoding lacks. So does a `*` next to a `/`, which would end the comment or begin
-/// another.
+/// letter that its encoding lacks. So does a `*` next to a `/`, which ends or begins a comment.
 pub(crate) fn printable(text: &str) -> String {
     let mut letters = text.chars().peekable();
     let (mut printable, mut before) = (String::with_capacity(text.len()), ':');

@@ -454,8 +454,8 @@ pub enum Wait {
     /// At most this long for all keys together, by the server's clock, rounded up to whole
     /// milliseconds. Zero is [`Wait::Never`]; more than 24 days count as 24 days.
     For(Duration),
-    /// Without a limit, even if the session has a `lock_timeout`. Its `statement_timeout` still ends
-    /// the wait.
+    /// Without a limit, even if the session has a `lock_timeout`. Its `statement_timeout` still
+    /// ends the wait.
     Forever,
 }
 

@@ -40,10 +40,10 @@ use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Reques
 ///
 /// # Errors
 ///
-/// Those of [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction, since
-/// its commit would come after the release; the transaction of `begin_test_transaction` does not
-/// count. [`Error::PooledSession`] if the setting `advisory.pooler` is `transaction` in the first
-/// call of the process, and for a pooler that is not known to be in session mode.
+/// Those of [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction,
+/// since its commit would come after the release; the transaction of `begin_test_transaction` does
+/// not count. [`Error::PooledSession`] if the setting `advisory.pooler` is `transaction` in the
+/// first call of the process, and for a pooler that is not known to be in session mode.
 ///
 /// After an error no lock of this call is held. [`Error::NotAvailable`], [`Error::TimedOut`] and
 /// [`Error::Deadlock`] leave the connection usable if the server confirms that it holds none of the
@@ -118,8 +118,8 @@ pub fn acquire_owned<C: Connection>(
     lock::acquire_owned(connection, C::pg, request.into().with_origin())
 }
 
-/// Takes session-level locks with a guard that owns a connection of a pool. While the call waits for
-/// the locks, it occupies no connection.
+/// Takes session-level locks with a guard that owns a connection of a pool. While it waits, the
+/// call occupies no connection.
 ///
 /// For a long wait, such as that of a leader's standby. On a connection of your own use
 /// [`acquire_owned`], which occupies it while it waits.
@@ -137,8 +137,8 @@ pub fn acquire_owned<C: Connection>(
 /// ends.
 ///
 /// The time in which the pool has no connection counts as part of the wait, but only the pool's own
-/// timeout ends it. With [`Wait::Never`](crate::Wait::Never) the call waits at most five seconds for
-/// a connection.
+/// timeout ends it. With [`Wait::Never`](crate::Wait::Never) the call waits at most five seconds
+/// for a connection.
 ///
 /// # Errors
 ///
@@ -147,9 +147,9 @@ pub fn acquire_owned<C: Connection>(
 ///
 /// # Cancel safety
 ///
-/// Between two tries, and while it waits for the pool, the future has no connection, and dropping it
-/// has no effect. Dropping it during a try closes that connection, and the pool opens another. No
-/// lock is left.
+/// Between two tries, and while it waits for the pool, the future has no connection, and dropping
+/// it has no effect. Dropping it during a try closes that connection, and the pool opens another.
+/// No lock is left.
 ///
 /// # Examples
 ///
@@ -203,8 +203,8 @@ where
 /// Asks whether the server is a standby (`pg_is_in_recovery()`) or a worker node of Citus, and
 /// whether each connection keeps its backend (`pg_backend_pid()`) while the other has a transaction
 /// open. Then it takes a random key of each key space on the first connection, and tries it on the
-/// second. Nothing is held afterwards: after an error that can have left a lock, the pool drops both
-/// connections.
+/// second. Nothing is held afterwards: after an error that can have left a lock, the pool drops
+/// both connections.
 ///
 /// # Errors
 ///

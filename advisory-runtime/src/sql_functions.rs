@@ -66,9 +66,9 @@
 //! # What the recipes get wrong
 //!
 //! Four functions have the names of a recipe in circulation, so that its callers keep working. They
-//! compute the recipe's numbers, except that `lower` changes only A to Z, while the recipe's follows
-//! the database's locale. A program that uses both, or JavaScript's `toLowerCase().trim()`, must
-//! pass ASCII, or text that is already lower-case and trimmed.
+//! compute the recipe's numbers, except that `lower` changes only A to Z, while the recipe's
+//! follows the database's locale. A program that uses both, or JavaScript's `toLowerCase().trim()`,
+//! must pass ASCII, or text that is already lower-case and trimmed.
 //!
 //! | the recipe says | in fact |
 //! | --- | --- |

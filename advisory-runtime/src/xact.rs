@@ -1,7 +1,7 @@
 //! Transaction-level locks, without the attribute.
 //!
-//! [`begin`] opens a transaction that holds the lock. Its statements run on [`LockGuard::conn`], and
-//! [`LockGuard::finish`] commits or rolls back. [`lock`] takes a lock in a transaction that is
+//! [`begin`] opens a transaction that holds the lock. Its statements run on [`LockGuard::conn`],
+//! and [`LockGuard::finish`] commits or rolls back. [`lock`] takes a lock in a transaction that is
 //! already open.
 //!
 //! `#[advisory_lock(…, scope = "xact")]` expands to these calls. There is no function that takes a

@@ -97,8 +97,8 @@ impl CallLocks {
     pub(crate) fn hand_to_transaction(&mut self, outer: NonZeroU32) {
         if let Some(entered) = self.0.take() {
             for entry in connections().entry(entered.address).or_default() {
-                // A lock that was left to the body's own savepoint may have ended with it, and stays
-                // doubtful.
+                // A lock that was left to the body's own savepoint may have ended with it, and
+                // stays doubtful.
                 let is_own =
                     matches!(entry.state, CallState::Left(depth) if Some(depth) == entered.depth);
                 if is_own || entry.held.locks.id == entered.locks.id {

@@ -1,8 +1,8 @@
 //! The order in which this process acquires its locks. Debug builds record it, so that a test can
 //! assert that there is one order.
 //!
-//! As in the kernel's lockdep, there is an edge from each lock to those that were requested while it
-//! was held, by key pattern. A cycle is a possible deadlock, even if it has not happened.
+//! As in the kernel's lockdep, there is an edge from each lock to those that were requested while
+//! it was held, by key pattern. A cycle is a possible deadlock, even if it has not happened.
 
 use super::lock_set::Lock;
 use super::{LockSet, connection_locks, self_deadlock};
@@ -95,8 +95,8 @@ impl Recorded {
     }
 }
 
-/// Records that a call that waits has requested these locks on the connection at this address, which
-/// also holds `left`. A lease has no connection.
+/// Records that a call that waits has requested these locks on the connection at this address,
+/// which also holds `left`. A lease has no connection.
 pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockSet) {
     let mut here = address.map(connection_locks::certain).unwrap_or_default();
     here.extend_from_slice(left);

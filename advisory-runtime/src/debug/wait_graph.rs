@@ -2,9 +2,9 @@
 //! server sees no cycle there: the session that holds a lock is idle, while its task waits on
 //! another session.
 //!
-//! Each call that waits without a limit is a node. It has the locks that the call asks for, and those
-//! that its task holds meanwhile: the locks of the bodies that the thread is polling, and the turns
-//! of their `queue`s. The call that closes a cycle is refused.
+//! Each call that waits without a limit is a node. It has the locks that the call asks for, and
+//! those that its task holds meanwhile: the locks of the bodies that the thread is polling, and the
+//! turns of their `queue`s. The call that closes a cycle is refused.
 
 use super::connection_locks::{self, HeldHere};
 use super::self_deadlock::{self, has_no_lock_timeout, held_in_database};

@@ -38,8 +38,8 @@ pub async fn exceed<O: ?Sized>(guard: LockGuard<'_, O>) -> Error {
     guard.exceed().await
 }
 
-/// Tries once on this connection. Returns `None` if another session holds the locks, and another try
-/// follows after [`pause`].
+/// Tries once on this connection. Returns `None` if another session holds the locks, and another
+/// try follows after [`pause`].
 #[cfg(feature = "diesel-async")]
 pub async fn try_at<'o, O: ?Sized>(
     tries: &mut PoolPoll,

@@ -1,7 +1,7 @@
 //! The values that a placeholder can render, and their texts.
 //!
-//! The texts do not come from the types' `Display`: if a dependency's release changed a key, the two
-//! halves of a half-upgraded fleet would no longer exclude each other.
+//! The texts do not come from the types' `Display`: if a dependency's release changed a key, the
+//! two halves of a half-upgraded fleet would no longer exclude each other.
 
 use super::digits::Digits;
 use super::{KeyText, shape};

@@ -1,7 +1,7 @@
 //! The keys that well-known tools lock, to exclude a tool on purpose or to avoid its key.
 //!
-//! Most of them lock while they migrate a database. A Diesel migration under such a key and the tool
-//! wait for each other:
+//! Most of them lock while they migrate a database. A Diesel migration under such a key and the
+//! tool wait for each other:
 //!
 //! ```
 //! use advisory_runtime::{Key, LockKey, well_known};
@@ -90,8 +90,8 @@ pub struct Tool {
     pub is_distinctive: bool,
 }
 
-/// Returns the tools that lock this key in a database of this name. Without the name, golang-migrate
-/// is not found. No tool locks keys of the `(int, int)` key space.
+/// Returns the tools that lock this key in a database of this name. Without the name,
+/// golang-migrate is not found. No tool locks keys of the `(int, int)` key space.
 ///
 /// # Examples
 ///

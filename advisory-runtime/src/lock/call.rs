@@ -151,8 +151,8 @@ impl Call {
         }
     }
 
-    /// Returns whether a wait at the server has lasted for about this long, by this process's clock.
-    /// While a clock is adjusted (`adjtime`), it can be slower than the server's by a twelfth.
+    /// Returns whether a wait at the server has lasted for about this long, by this process's
+    /// clock: while it is adjusted (`adjtime`), it can be slower than the server's by a twelfth.
     pub(super) fn has_waited(&self, budget: Duration) -> bool {
         let waited = self.timing.waited.saturating_sub(self.request.queued);
         waited >= budget.saturating_sub(budget / 8)
@@ -171,8 +171,8 @@ impl Call {
         }
     }
 
-    /// The time limit of the answer to the end of the call: the rest of `max_hold`, and [`GRACE`]. A
-    /// rollback takes no time, so for one any limit of the call means [`GRACE`].
+    /// The time limit of the answer to the end of the call: the rest of `max_hold`, and [`GRACE`].
+    /// A rollback takes no time, so for one any limit of the call means [`GRACE`].
     pub(super) fn end_limit(&self, is_ok: bool) -> Option<Duration> {
         match self.request.max_hold {
             Some(max_hold) => {

@@ -29,8 +29,8 @@ pub(crate) type ConnAccessor<O, D> = fn(&mut O) -> &mut D;
 /// If the guard is dropped instead, an async connection is closed: the server cancels a statement
 /// that still runs, rolls the transaction back and releases every lock. A pool replaces the
 /// connection; on a connection of your own, every further locked call returns
-/// [`Error::BrokenConnection`]. A blocking connection is rolled back, releases the lock at once, and
-/// stays usable.
+/// [`Error::BrokenConnection`]. A blocking connection is rolled back, releases the lock at once,
+/// and stays usable.
 ///
 /// [`xact::begin`](crate::xact::begin) and [`session::acquire`](crate::session::acquire) return the
 /// guard of a connection of diesel-async, `LockGuard<'_, C>`. The guard of a blocking connection is

@@ -52,8 +52,8 @@ impl PoolPoll {
         }
     }
 
-    /// Tries once on this connection. Returns `None` if another session holds the locks, and another
-    /// try follows after [`pause`](Self::pause).
+    /// Tries once on this connection. Returns `None` if another session holds the locks, and
+    /// another try follows after [`pause`](Self::pause).
     pub(crate) async fn attempt<'o, O: ?Sized, D: Driver>(
         &mut self,
         owner: &'o mut O,

@@ -1,5 +1,5 @@
-//! The span, events, counters and histograms of one lock. They have its key pattern but not its key,
-//! which can be personal data and has unlimited values.
+//! The span, events, counters and histograms of one lock. They have its key pattern but not its
+//! key, which can be personal data and has unlimited values.
 
 #[cfg(feature = "tracing")]
 use super::Severity;

@@ -73,11 +73,11 @@ static CURRENT: OnceLock<fn() -> Option<TraceContext>> = OnceLock::new();
 /// });
 /// ```
 ///
-/// The comment is at the beginning, because the server cuts long queries at their end. It is an empty
-/// statement of its own: otherwise it would be part of a statement's entry in `pg_stat_statements`.
-/// A try ([`Wait::Never`], and a call that polls) has no trace: it does not wait at the server, and
-/// its text is prepared, so a pooler that tracks prepared statements would store one for each trace.
-/// For that reason leases and claims have none either.
+/// The comment is at the beginning, because the server cuts long queries at their end. It is an
+/// empty statement of its own: otherwise it would be part of a statement's entry in
+/// `pg_stat_statements`. A try ([`Wait::Never`], and a call that polls) has no trace: it does not
+/// wait at the server, and its text is prepared, so a pooler that tracks prepared statements would
+/// store one for each trace. For that reason leases and claims have none either.
 /// [`Comment`](crate::monitor::Comment) reads a trace only after the name of a lock, so not under
 /// [`Shown::Nothing`](crate::monitor::Shown::Nothing).
 ///

@@ -40,7 +40,7 @@ where
     Ok(())
 }
 
-/// A text as a literal that does not depend on `standard_conforming_strings` and can be in a comment.
+/// A literal of the text that does not depend on `standard_conforming_strings`, safe in a comment.
 fn literal(text: &str) -> String {
     let mut literal = String::from("E'");
     for letter in text.chars() {

@@ -15,7 +15,7 @@ pub(crate) fn push_is_held(sql: &mut String, key: Key, mode: Mode) {
     sql.push(')');
 }
 
-/// Counts the keys, which must be different, that this session holds in this mode or a stronger one.
+/// Counts the keys, all different, that this session holds in this mode or a stronger one.
 ///
 /// It reads `pg_locks` once. With a condition for each key, thousands of keys would take a minute.
 pub(crate) fn push_count(sql: &mut String, keys: &[Key], mode: Mode) {

@@ -138,12 +138,10 @@ fn push_is_held(sql: &mut String, request: &Request) {
         sql.push_str("true");
         return;
     }
-    let (least, keys) = match &request.permits[..] {
-        [] => (request.keys.len(), &*request.keys),
-        permits => (1, permits),
-    };
-    put!(*sql, "{least} OPERATOR(pg_catalog.<=) ");
-    push_count(sql, keys, request.mode);
+    match &request.permits[..] {
+        [] => push_holds(sql, request.keys.len(), &request.keys, request.mode),
+        permits => push_holds(sql, 1, permits, request.mode),
+    }
 }
 
 /// Selects a digit for each lock: `1` if the server process holds the key in this database.
@@ -176,8 +174,8 @@ pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
 pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (keys, mode) in locks {
-        put!(sql, ",CASE WHEN {} OPERATOR(pg_catalog.=) ", keys.len());
-        push_count(&mut sql, keys, *mode);
+        sql.push_str(",CASE WHEN ");
+        push_holds(&mut sql, keys.len(), keys, *mode);
         sql.push_str(" THEN '1' ELSE '0' END");
     }
     sql.push(')');
@@ -186,23 +184,25 @@ pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
 
 /// Fails with [`Marker::LockLost`] unless the session holds every key.
 pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
-    holds(
-        &format!("{} OPERATOR(pg_catalog.=)", keys.len()),
-        keys,
-        mode,
-    )
+    holds(keys.len(), keys, mode)
 }
 
-fn holds(number: &str, keys: &[Key], mode: Mode) -> String {
-    let mut sql = format!("SELECT CAST(CASE WHEN {number} ");
-    push_count(&mut sql, keys, mode);
+/// Fails with [`Marker::LockLost`] unless the session holds at least this many of the keys.
+pub(crate) fn holds(least: usize, keys: &[Key], mode: Mode) -> String {
+    let mut sql = String::from("SELECT CAST(CASE WHEN ");
+    push_holds(&mut sql, least, keys, mode);
     let lost = Marker::LockLost.text();
     put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
     sql
 }
 
+fn push_holds(sql: &mut String, least: usize, keys: &[Key], mode: Mode) {
+    put!(*sql, "{least} OPERATOR(pg_catalog.<=) ");
+    push_count(sql, keys, mode);
+}
+
 /// Fails with [`Marker::LockLost`] unless the transaction holds every key at the node of these
-/// rows. Another node's catalogs cannot be read, so it takes the keys again, which their holder can.
+/// rows. It takes them again, because it cannot read another node's catalogs.
 pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> String {
     let (function, lost) = (try_function(Scope::Xact, mode), Marker::LockLost.text());
     let mut sql =
@@ -215,10 +215,4 @@ pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> Str
         " THEN '1' ELSE '{lost}' END AS pg_catalog.int4) FROM {rows}"
     );
     sql
-}
-
-/// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that
-/// was taken by text: that answer does not say which one it is.
-pub(crate) fn holds_one(permits: &[Key], mode: Mode) -> String {
-    holds("0 OPERATOR(pg_catalog.<)", permits, mode)
 }

@@ -63,8 +63,8 @@ pub(crate) fn parts(sql: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// Replaces the named values by `$1`, `$2`, … in the order of `names`. An unknown value becomes `$0`,
-/// which the server refuses.
+/// Replaces the named values by `$1`, `$2`, … in the order of `names`. An unknown value becomes
+/// `$0`, which the server refuses.
 pub(crate) fn number(sql: &str, names: &[&str]) -> String {
     let mut numbered = String::with_capacity(sql.len());
     for part in parts(sql) {

@@ -1,5 +1,4 @@
-//! The release of session-level locks. For one lock it is a prepared query, at half of the cost of a
-//! text.
+//! The release of session-level locks: for one lock a prepared query, at half the cost of a text.
 
 use super::{Arguments, IsBackend, unlock_function};
 use crate::error::Marker;
@@ -57,8 +56,8 @@ impl QueryId for Unlock {
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-/// Releases all of these session-level locks, and fails with [`Marker::LockLost`] if one of them was
-/// no longer held. If `process` is not the backend, it fails and releases none: they would be
+/// Releases all of these session-level locks, and fails with [`Marker::LockLost`] if one of them
+/// was no longer held. If `process` is not the backend, it fails and releases none: they would be
 /// another client's.
 pub(crate) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> String {
     let unlock = unlock_function(mode);

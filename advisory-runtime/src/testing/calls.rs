@@ -98,8 +98,8 @@ impl<C: Connection> Observer<C> {
     }
 
     /// Asserts that a call is refused while another session holds the lock: it ends with an error
-    /// that is [busy](Error::is_busy), or that contains such an error. Give it a key of the call, or
-    /// [`Request::all`] of its keys.
+    /// that is [busy](Error::is_busy), or that contains such an error. Give it a key of the call,
+    /// or [`Request::all`] of its keys.
     ///
     /// For a call with `wait = "never"`, or with a `wait` that is shorter than the observer's
     /// [`timeout`](Self::timeout). A call with `on_held` returns no error: compare its value.

@@ -1,4 +1,4 @@
-//! The statements of a connection, by the reports of its instrumentation and the wake-ups of a body.
+//! The statements of a connection, as seen by its instrumentation and the wake-ups of a body.
 
 use crate::debug::{LockSet, is_on};
 use crate::driver::Driver;

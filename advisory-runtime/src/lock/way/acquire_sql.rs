@@ -52,8 +52,8 @@ impl TryText {
         )
     }
 
-    /// Undoes the message after a miss. Its comments repeat the lock's name and its first keys: they
-    /// are the session's last query, which shows the locks that a call polls for.
+    /// Undoes the message after a miss. Its comments repeat the lock's name and its first keys:
+    /// they are the session's last query, which shows the locks that a call polls for.
     fn undo_miss(&self, undo: &str) -> String {
         let (comment, select) = self.split();
         let mut ends = select.match_indices(')').map(|(end, _)| end);

@@ -26,8 +26,8 @@ pub(in crate::lock) enum SessionState {
 }
 
 /// Finds out the state of the session after an error. Except for [`SessionState::Lost`], the server
-/// gives each answer in one state only. A cancel request or a timeout can interrupt the queries too,
-/// and says nothing about the state.
+/// gives each answer in one state only. A cancel request or a timeout can interrupt the queries
+/// too, and says nothing about the state.
 pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> SessionState {
     for _ in 0..TRIES {
         if is_connection_lost(source) {
