@@ -56,7 +56,9 @@ impl Origin {
     }
 
     fn change(mut self, change: impl FnOnce(&mut Recorded)) -> Self {
-        self.0.as_deref_mut().map(change);
+        if let Some(recorded) = &mut self.0 {
+            change(recorded);
+        }
         self
     }
 
