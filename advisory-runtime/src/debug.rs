@@ -1,13 +1,13 @@
-//! Checks for programming errors. They run in debug builds, where tests find the errors; a release
-//! build does not pay for them.
+//! Checks for programming errors, in debug builds only.
 //!
-//! Checks send messages of their own; the lock's messages are those of a release build. With
-//! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves as a release build.
+//! Checks send messages of their own; a lock's messages are those of a release build. With
+//! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves like a release build.
 //!
-//! `order`, `self_deadlock` and `wait_graph` are about deadlocks, `connection_locks` about a session
-//! that holds the lock already, `idle` about a body that leaves the connection idle, `transaction`
-//! about one that ends the transaction. Two checks are elsewhere: leases that a body runs under, in
-//! `lease/body_leases.rs`, and a pool that a body checks out from again, in `error/pool_error.rs`.
+//! `order`, `self_deadlock` and `wait_graph` find deadlocks, `connection_locks` a session that
+//! already holds the lock, `idle` a body that leaves the connection idle, and `transaction` a body
+//! that ends the transaction. Two checks are elsewhere: leases that a body runs under, in
+//! `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
+//! `error/pool_error.rs`.
 
 pub(crate) mod connection_locks;
 pub(crate) mod idle;
@@ -44,7 +44,7 @@ pub(crate) struct Checks {
     /// session has.
     mark: u64,
     request: Option<Box<Request>>,
-    /// True if it needs a session of its own: a lock of the session, or a hand-over from one.
+    /// True if the call needs a session of its own: for a session-level lock, or a stricter level.
     needs_session: bool,
     /// The server's process that serves the connection, if it is known.
     process: Option<u32>,
@@ -72,7 +72,7 @@ impl Checks {
         }
     }
 
-    /// The locks are held, by a body of this depth; of a lock with permits this one.
+    /// Records that the locks, or this permit, are held by a body of this depth.
     pub(crate) fn held(&mut self, depth: Option<NonZeroU32>, permit: Option<Key>) {
         self.stop_waiting();
         self.locks.held(depth, permit, self.process);
@@ -111,12 +111,12 @@ pub(crate) async fn before_begin<D: Driver>(
             Some(Marker::Standby) => return Err(Error::Standby { lock }),
             Some(Marker::PooledSession) => return Err(Error::PooledSession { lock }),
             Some(Marker::ForeignTransaction) => return Err(Error::ForeignTransaction { lock }),
-            // The lock's own message fails for the same reason.
+            // The lock's own message fails too, and its error is classified.
             _ => {}
         }
     }
     let waiting = before_wait(conn, checks, address, request).await;
-    // Two orders are the cause of a deadlock of tasks.
+    // A deadlock of tasks has two orders, which belong in the record.
     if matches!(waiting, Ok(_) | Err(Error::TaskDeadlock { .. })) {
         note_order(conn, checks, address, outer, request).await;
     }
@@ -186,8 +186,7 @@ async fn still_held<D: Driver>(
         .map(|locks| (locks.keys().collect(), locks.mode))
         .collect();
     let answer = conn.query_text(&sql::probe::held_here(&locks)).await;
-    // One letter each. If the transaction has failed there is no answer, and the call cannot get
-    // its lock either.
+    // One letter each. In a failed transaction there is no answer, but no lock either.
     let answer = answer.ok().flatten().unwrap_or_default();
     let mut letters = answer.chars();
     doubtful

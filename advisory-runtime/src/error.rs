@@ -1,4 +1,4 @@
-//! The error of a locked call, and what the errors of all products share.
+//! The error of a locked call, and the parts that the errors of leases and claims share.
 
 mod busy_lock;
 mod classify;
@@ -30,14 +30,14 @@ use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The error of a call under an advisory lock, apart from the error of its own body.
+/// The error of a locked call, apart from the errors of its body.
 ///
-/// A function that returns its own error type receives this through
-/// `From<advisory_runtime::Error>`; one that only has `From<diesel::result::Error>`, such as a
-/// `QueryResult` function, receives one of Diesel's errors: for an answer of the database a
-/// [`DatabaseError`](diesel::result::Error::DatabaseError) of the same kind, otherwise a
+/// A locked function returns it through `From<advisory_runtime::Error>` if its error type has that.
+/// If the type only has `From<diesel::result::Error>`, as in a `QueryResult`, the function returns
+/// one of Diesel's errors: an answer of the database becomes a
+/// [`DatabaseError`](diesel::result::Error::DatabaseError) of its kind, and any other error a
 /// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError). [`Error::find`] finds this
-/// error in either; see [`guide::diesel_errors`](crate::guide::diesel_errors).
+/// error in both; see [`guide::diesel_errors`](crate::guide::diesel_errors).
 ///
 /// ```
 /// use advisory_runtime::Error;
@@ -55,8 +55,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Error {
     /// Another session holds the lock, and the call does not wait
-    /// ([`Wait::Never`](crate::Wait::Never)). No SQLSTATE: `pg_try_advisory_*` answers `false`. The
-    /// body did not run.
+    /// ([`Wait::Never`](crate::Wait::Never)). There is no SQLSTATE: `pg_try_advisory_*` returns
+    /// `false`. The body did not run.
     #[non_exhaustive]
     NotAvailable {
         /// The key pattern, or the key.
@@ -64,17 +64,17 @@ pub enum Error {
         /// For [`monitor::holders`](crate::monitor::holders).
         busy: BusyLock,
     },
-    /// The lock was not granted within the call's `wait` or, if it has none, within the session's
-    /// `lock_timeout` (SQLSTATE 55P03), which counts for each key of the call. The body did not
-    /// run. If the server does not answer at all, such as in a network that drops packets, the call
-    /// returns within five seconds after its `wait`, and its connection is closed.
+    /// The lock was not granted within the call's `wait` or, without one, within the session's
+    /// `lock_timeout` for each key (SQLSTATE 55P03). The body did not run. If the server does not
+    /// answer at all, as in a network that drops packets, the call closes its connection and
+    /// returns within five seconds after its `wait`.
     #[non_exhaustive]
     TimedOut {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
         /// For [`monitor::holders`](crate::monitor::holders).
         busy: BusyLock,
-        /// How long this process waited, by its own clock.
+        /// The time that the call waited, by this process's clock.
         waited: Duration,
         /// The server's answer; `None` if the wait ended in this process: in its queue, between two
         /// tries of a call that polls, or because the server did not answer.
@@ -85,33 +85,31 @@ pub enum Error {
     QueueFull {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// How many may wait.
+        /// The number of calls that may wait.
         limit: usize,
     },
     /// The call would wait forever for a lock that its own task holds on another connection. Found
-    /// only in debug builds, and only if the call is made inside the body that holds the lock. The
-    /// body did not run.
+    /// only in debug builds, and only inside the body that holds the lock. The body of this call
+    /// did not run.
     #[non_exhaustive]
     SelfDeadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The call would wait forever: tasks of this process wait for each other's locks on
-    /// connections of their own, where the server sees no deadlock. Found only in debug builds,
-    /// only among bodies under the attribute, and only if none of the waits has a limit. The body
-    /// did not run.
+    /// The call would wait forever: tasks of this process wait for each other's locks, each on a
+    /// connection of its own, so the server sees no deadlock. Found only in debug builds, among
+    /// bodies under the attribute, and only if no wait has a limit. The body did not run.
     #[non_exhaustive]
     TaskDeadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// Who waits for whom: functions, places and locks. For a log; its text can change.
+        /// The functions, places and locks of the cycle, for a log. The text can change.
         cycle: String,
     },
-    /// The server ended the wait early: by a cancel request (`pg_cancel_backend`) or the session's
-    /// `statement_timeout` (SQLSTATE 57014). The source says which, in the server's language. The
-    /// body did not run. A session-level call, and one with
-    /// [`isolation`](crate::Request::isolation), closes its connection, since the lock may have
-    /// been granted.
+    /// A cancel request (`pg_cancel_backend`) or the session's `statement_timeout` ended the wait
+    /// (SQLSTATE 57014). The source says which, in the server's language. The body did not run. A
+    /// session-level call, and one with [`isolation`](crate::Request::isolation), closes its
+    /// connection, since the lock may have been granted.
     #[non_exhaustive]
     Cancelled {
         /// The key pattern, or the key.
@@ -119,14 +117,13 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The body held the lock for longer than `max_hold`. It was dropped, or its result was
-    /// refused; its transaction was rolled back. What the body of a session-level lock has
-    /// committed stays.
+    /// The body held the lock for longer than `max_hold`. It was dropped, or its result refused,
+    /// and its transaction was rolled back. Commits in the body of a session-level lock stay.
     #[non_exhaustive]
     HoldExceeded {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// How long it may be held.
+        /// The limit.
         max_hold: Duration,
     },
     /// A session-level lock was no longer held when the body returned `Ok`: the connection was
@@ -135,10 +132,10 @@ pub enum Error {
     LockLost {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// The error that showed it.
+        /// The error from which the loss was noticed.
         source: Option<DieselError>,
     },
-    /// A transaction is open, and the call must be outside of one: a session-level lock would be
+    /// The call must be outside of a transaction, and one is open: a session-level lock would be
     /// released before the commit, `isolation` cannot change an open transaction, or the call has
     /// `nested = "refuse"`. No SQL was sent.
     #[non_exhaustive]
@@ -146,31 +143,30 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The server is a standby, and sessions on the primary do not see its locks. Found by
+    /// The server is a standby; sessions on the primary do not see its locks. Found by
     /// [`session::verify`](crate::session::verify), and in debug builds by every call outside of a
     /// transaction.
     #[non_exhaustive]
     Standby {
-        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify),
-        /// which is not about one lock.
+        /// The key pattern, or the key; empty from [`session::verify`](crate::session::verify).
         lock: Cow<'static, str>,
     },
-    /// The connection does not have a session of its own, or is not known to have one:
-    /// [`session::verify`](crate::session::verify) or the setting `advisory.pooler` has found a
-    /// pooler in transaction mode; or the process id that the connection was told is not the
-    /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in
-    /// session mode. Transaction-level locks under READ COMMITTED work there; session-level ones,
-    /// and the stricter levels, do not.
+    /// The connection has no session of its own, or is not known to have one.
+    ///
+    /// Either [`session::verify`](crate::session::verify) or the setting `advisory.pooler` has
+    /// shown a pooler in transaction mode; or neither has shown that the pooler is in session mode,
+    /// and the process id that the connection received at its start is missing, or is not the
+    /// server's. There, transaction-level locks work under READ COMMITTED only, and session-level
+    /// locks do not work.
     #[non_exhaustive]
     PooledSession {
-        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify),
-        /// which is not about one lock.
+        /// The key pattern, or the key; empty from [`session::verify`](crate::session::verify).
         lock: Cow<'static, str>,
     },
     /// The server granted one lock to two sessions at once. Found by
     /// [`session::verify`](crate::session::verify).
     UnsupportedServer,
-    /// The server is a worker node of Citus, and sessions at other nodes do not see its locks.
+    /// The server is a worker node of Citus; sessions at other nodes do not see its locks.
     /// Found by [`session::verify`](crate::session::verify).
     NotCoordinator,
     /// The pool could not provide a connection.
@@ -183,8 +179,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The server has no room for another lock (SQLSTATE 53200): all sessions share one table of
-    /// `max_locks_per_transaction` entries for each connection. The body did not run. A
+    /// The server's lock table, which all sessions share, is full (SQLSTATE 53200): it has
+    /// `max_locks_per_transaction` entries for each possible connection. The body did not run. A
     /// session-level call, and one with [`isolation`](crate::Request::isolation), closes its
     /// connection.
     #[non_exhaustive]
@@ -194,8 +190,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The body returned `Ok` after a statement of its transaction had failed, or after a locked
-    /// call inside it was dropped: nothing was committed (SQLSTATE 25P02 at the commit).
+    /// The body returned `Ok` although a statement of its transaction had failed, or a locked call
+    /// inside it was dropped. Nothing was committed (SQLSTATE 25P02 at the commit).
     #[non_exhaustive]
     RolledBack {
         /// The key pattern, or the key.
@@ -203,26 +199,27 @@ pub enum Error {
         /// The server's answer to the commit.
         source: DieselError,
     },
-    /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`: the lock was not held to
-    /// the end of the body. What the body committed stays committed. A body that also began another
-    /// transaction is found in debug builds only, where that transaction is rolled back.
+    /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`, so the lock was not held
+    /// to the end of the body. What the body committed stays committed. If the body also began
+    /// another transaction, only debug builds notice, and roll that transaction back.
     #[non_exhaustive]
     TransactionEnded {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The commit may or may not have happened: the connection was lost before it was answered, or
-    /// the server sent no answer within `max_hold` and a few seconds, or it answered with an error
-    /// that does not say that it rolled back. What says so: a violated constraint (class 23), a
-    /// conflict or a deadlock (40001, 40P01), and the error of a deferred trigger. In a database
-    /// with foreign servers or Citus, which commit parts of a transaction on other servers, a
-    /// trigger's error can look like theirs, and a conflict (40001) can be found after they have
-    /// committed: both are `CommitUnknown` too. So is an error that looks like a cancel request
-    /// (57014), on a server that logs durations.
+    /// The commit may or may not have happened: the connection was lost before the answer, or the
+    /// server sent no answer within `max_hold` and a few seconds, or it sent an error that does not
+    /// prove a rollback.
     ///
-    /// The call is not retried; look for the effect of the body before you run it again. A
-    /// connection that was already lost in the body, such as by
-    /// `idle_in_transaction_session_timeout`, looks the same.
+    /// A violated constraint (class 23), a conflict or a deadlock (40001, 40P01) and the error of a
+    /// deferred trigger prove a rollback. Foreign servers and Citus commit parts of a transaction
+    /// elsewhere: with them, a trigger's error can look like theirs, and a conflict (40001) can be
+    /// found after they have committed, so both are `CommitUnknown`. So is an error that looks like
+    /// a cancel request (57014) if the server logs durations.
+    ///
+    /// The call is not retried: look for the effect of the body before you run it again. A
+    /// connection that was lost in the body, such as by `idle_in_transaction_session_timeout`, also
+    /// gives this error.
     #[non_exhaustive]
     CommitUnknown {
         /// The key pattern, or the key.
@@ -230,8 +227,8 @@ pub enum Error {
         /// The server's answer, or how the connection ended.
         source: DieselError,
     },
-    /// The call is inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older
-    /// than the lock: the body would not see what earlier holders wrote. The body did not run.
+    /// The call is inside a REPEATABLE READ or SERIALIZABLE transaction with a snapshot older than
+    /// the lock: the body would not see what earlier holders wrote. The body did not run.
     #[non_exhaustive]
     StaleSnapshot {
         /// The key pattern, or the key.
@@ -239,15 +236,15 @@ pub enum Error {
     },
     /// A transaction that Diesel does not know of is open on the connection, such as after a
     /// `BEGIN` sent as plain SQL (SQLSTATE 25001 if it has run a query). The body did not run, and
-    /// that transaction can only be rolled back. One that has not run a query, and one around a
-    /// session-level lock, are found only in debug builds.
+    /// that transaction can only be rolled back. If it has not run a query, or is around a
+    /// session-level lock, only debug builds notice.
     #[non_exhaustive]
     ForeignTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
     /// An earlier statement of the open transaction failed, so the server refuses all others until
-    /// it is rolled back (SQLSTATE 25P02). The body did not run.
+    /// the rollback (SQLSTATE 25P02). The body did not run.
     #[non_exhaustive]
     InFailedTransaction {
         /// The key pattern, or the key.
@@ -255,13 +252,13 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A `<ids*>` or an expression for `keys` is empty. The body would have run without a lock, so
-    /// it did not run.
+    /// A `<ids*>` or an expression for `keys` is empty. The body, which would have no lock, did not
+    /// run.
     #[non_exhaustive]
     NoKeys {
         /// The key pattern.
         lock: Cow<'static, str>,
-        /// The slice, as the pattern calls it.
+        /// The name of the slice in the pattern.
         slice: &'static str,
     },
     /// A `<ids*>` or an expression for `keys` asks for more locks than `max_keys` allows. No SQL
@@ -271,27 +268,27 @@ pub enum Error {
     TooManyKeys {
         /// The key pattern.
         lock: Cow<'static, str>,
-        /// How many different keys there were.
+        /// The number of different keys.
         keys: usize,
-        /// How many are allowed.
+        /// The limit.
         max: usize,
     },
     /// `permits` is not a number from 1 to 1,000. No SQL was sent.
     InvalidPermits {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// The number that was asked for.
+        /// The requested number.
         permits: i128,
     },
-    /// The connection is closed: an earlier locked call on it was dropped or panicked before its
-    /// end, or the connection was lost. The body did not run. A pool replaces such a connection;
-    /// open one of your own again.
+    /// The connection is closed, because an earlier locked call on it was dropped or panicked
+    /// before its end, or because the connection was lost. The body did not run. A pool replaces
+    /// such a connection; open one of your own again.
     #[non_exhaustive]
     BrokenConnection {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// [`xact::lock`](crate::xact::lock) was called and no transaction is open, so the lock would
+    /// [`xact::lock`](crate::xact::lock) was called outside of a transaction, where the lock would
     /// be released at once. No SQL was sent.
     #[non_exhaustive]
     NotInTransaction {
@@ -302,18 +299,18 @@ pub enum Error {
     /// not hold, holds only in shared mode, or holds a permit of. No SQL was sent.
     #[non_exhaustive]
     NotHeld {
-        /// The key pattern that was asked for.
+        /// The requested key pattern.
         lock: Cow<'static, str>,
     },
     /// Any other error of the database: of the begin, of the commit, such as a deferred constraint,
-    /// or of a statement in a body that returns this error. Nothing was committed, except by a
-    /// session-level body itself.
+    /// or of a statement in a body that returns this error. Nothing was committed, except by the
+    /// body of a session-level lock.
     Database(DieselError),
 }
 
 impl Error {
-    /// Returns whether other sessions hold the lock or wait for it, so that a later try can
-    /// succeed: [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::QueueFull`].
+    /// Returns `true` if others hold the lock or wait for it, so that a later try can succeed:
+    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::QueueFull`].
     ///
     /// Neither a deadlock nor an exhausted pool counts.
     #[must_use]
@@ -324,7 +321,7 @@ impl Error {
         )
     }
 
-    /// The database's error in this one, if there is one: its kind, message and constraint.
+    /// Returns the database's error in this one, with its kind, message and constraint.
     #[must_use]
     pub const fn database(&self) -> Option<&DieselError> {
         match self {

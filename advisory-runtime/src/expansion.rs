@@ -1,5 +1,5 @@
-//! The functions that the attribute's expansion calls, as `advisory_runtime::__private`. Not part
-//! of the public interface: any release may change it.
+//! The functions that the attribute's expansion calls, as `advisory_runtime::__private`. They are
+//! not public: any release can change them.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -14,28 +14,37 @@ mod key_slices;
 pub mod request;
 
 pub use crate::__record as record;
-pub use crate::key::Displayed;
-pub use crate::key::KeyWriter;
-pub use crate::key::known::named;
+pub use crate::key::{Displayed, KeyWriter, known::named};
 pub use advisory_pattern::{Derivation, Filter};
 pub use core;
 pub use core::result::Result::{Err, Ok};
 pub use std::{boxed::Box, string::String, vec::Vec};
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+pub use {
+    crate::error::{Fallible, ProductError, never},
+    crate::holding::{Handle, OfDeclaredLock},
+    crate::lock::PoolPoll,
+    crate::request::{Isolation, Wait, keyed},
+    convert::returns,
+    key_slices::Keys,
+};
+#[cfg(feature = "diesel-async")]
+pub use {calls::*, convert::finish_async_at as finish_at, diesel_async::AsyncPgConnection};
 
 /// The record of a lock site in the program: a static of bytes that the linker keeps even if the
-/// function is never called. It has the text before the module's path, the path, which only the
-/// compiler knows, and the text after it; `$rest` is the length of both texts. It is a macro of
-/// this crate because a token that the attribute emits costs more compile time than one in here.
+/// function is never called. It consists of a text, the module's path, which only the compiler
+/// knows, and another text; `$rest` is the length of both texts. It is a macro of this crate
+/// because a token that the attribute emits costs more compile time than one in here.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {
-    ($rest:literal $before:literal $behind:literal) => {
+    ($rest:literal $before:literal $after:literal) => {
         $crate::__record!(@
             $rest + $crate::__private::core::module_path!().len(),
             $crate::__private::bytes($crate::__private::core::concat!(
                 $before,
                 $crate::__private::core::module_path!(),
-                $behind
+                $after
             ))
         );
     };
@@ -53,20 +62,20 @@ macro_rules! __record {
     };
 }
 
-/// The record of a claim in the program: as that of a lock site, with the names of the columns that
-/// the table has after the module's path. Only the compiler knows them. The text before the path
-/// lacks the record's start.
+/// The record of a claim in the program: like that of a lock site, with the names of the table's
+/// columns, which only the compiler knows, after the module's path. `$before` lacks the record's
+/// start.
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __claim_record {
-    ($before:literal $behind:literal $row:ty) => {
+    ($before:literal $after:literal $row:ty) => {
         const _: () = {
             const COUNT: usize = $crate::__private::claim::count::<$row>();
             const TEXTS: &[&str] = &$crate::__private::claim::texts::<$row, COUNT>(
                 $before,
                 $crate::__private::core::module_path!(),
-                $behind,
+                $after,
             );
             $crate::__record!(@
                 $crate::__private::claim::length(TEXTS),
@@ -160,15 +169,20 @@ pub mod claim {
         FIXED + 2 * <T::Key as KeyColumns<T::Table>>::NAMES.len() + 4 * T::ORDER.len()
     }
 
-    /// The texts of a row's record: its start, the texts around the module's path, and after it
-    /// what only the compiler knows: the columns that the table has, those of the key, and the
-    /// order.
+    /// The texts of a row's record: its start, the texts around the module's path, the columns of
+    /// the table, those of the key, and the order.
     #[must_use]
     pub const fn texts<T: Claim, const N: usize>(
         before: &'static str,
         module: &'static str,
-        behind: &'static str,
+        after: &'static str,
     ) -> [&'static str; N] {
+        const fn or_empty(name: Option<&'static str>) -> &'static str {
+            match name {
+                Some(name) => name,
+                None => "",
+            }
+        }
         const fn time(column: Option<TimeColumn>) -> &'static str {
             match column {
                 Some(column) => column.name(),
@@ -180,23 +194,17 @@ pub mod claim {
             T::LockedBy::NAME,
             time(<T::CompletedAt as MaybeTime<T::Table>>::COLUMN),
             time(<T::FailedAt as MaybeTime<T::Table>>::COLUMN),
-            match <T::ErrorMessage as MaybeColumn<T::Table, Nullable<Text>>>::COLUMN {
-                Some(name) => name,
-                None => "",
-            },
+            or_empty(<T::ErrorMessage as MaybeColumn<T::Table, Nullable<Text>>>::COLUMN),
             time(<T::RunAt as MaybeRunAt<T::Table>>::COLUMN),
             match <T::Attempts as MaybeCount<T::Table>>::COLUMN {
                 Some(column) => column.name,
                 None => "",
             },
-            match <T::Per as MaybePer<T::Table>>::COLUMN {
-                Some(name) => name,
-                None => "",
-            },
+            or_empty(<T::Per as MaybePer<T::Table>>::COLUMN),
         ];
         let mut texts = [""; N];
         [texts[0], texts[1]] = CLAIM_START;
-        (texts[2], texts[3], texts[N - 1]) = (before, module, behind);
+        (texts[2], texts[3], texts[N - 1]) = (before, module, after);
         let [deletes, key, order, direction] = CLAIM_PARTS;
         let mut at = 0;
         while at < names.len() {
@@ -219,9 +227,9 @@ pub mod claim {
         }
         let mut nth = 0;
         while nth < T::ORDER.len() {
-            let [column, after] = T::ORDER[nth].parts();
+            let [column, end] = T::ORDER[nth].parts();
             (texts[next], texts[next + 1]) = (order, column);
-            (texts[next + 2], texts[next + 3]) = (direction, after);
+            (texts[next + 2], texts[next + 3]) = (direction, end);
             (next, nth) = (next + 4, nth + 1);
         }
         texts
@@ -246,8 +254,8 @@ pub mod claim {
     pub const fn bytes<const N: usize>(mut texts: &[&str]) -> [u8; N] {
         let (mut all, mut at) = ([0; N], 0);
         while let [text, rest @ ..] = texts {
-            let (_, behind) = all.split_at_mut(at);
-            let (place, _) = behind.split_at_mut(text.len());
+            let (_, unwritten) = all.split_at_mut(at);
+            let (place, _) = unwritten.split_at_mut(text.len());
             place.copy_from_slice(text.as_bytes());
             at += text.len();
             texts = rest;
@@ -256,6 +264,7 @@ pub mod claim {
         all
     }
 }
+
 #[cfg(feature = "postgres")]
 pub mod blocking {
     pub use super::calls::blocking::*;
@@ -277,13 +286,14 @@ pub mod blocking {
         Ok(connected.map_err(|error| error.inside_body(is_inside_body))?)
     }
 }
+
 /// A free function, because an unmet bound is one error here, and several for a trait's method.
 #[cfg(feature = "diesel-async")]
 pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut AsyncPgConnection {
     conn.pg()
 }
-/// A free function, like [`pg`]; the compiler reports at the expression of `pool` that it is not
-/// one.
+
+/// A free function, like [`pg`]: a compile error is reported at the expression of `pool`.
 #[cfg(feature = "diesel-async")]
 #[expect(clippy::manual_async_fn, reason = "its future is `Send`")]
 pub fn connection<P: crate::Pool + ?Sized>(
@@ -301,6 +311,7 @@ pub fn connection_for<'p, P: crate::Pool + ?Sized>(
     let wait = request.budget();
     async move { Ok(crate::pool::connection_for(wait, pool.connection()).await?) }
 }
+
 /// The functions that the expansion for a lease calls.
 #[cfg(feature = "diesel-async")]
 pub mod lease {
@@ -309,19 +320,3 @@ pub mod lease {
     pub use crate::lease::guard::finish_at;
     pub use crate::lease::source::acquire_at;
 }
-#[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::error::{Fallible, ProductError, never};
-#[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::holding::{Handle, OfDeclaredLock};
-#[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::lock::PoolPoll;
-#[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::request::{Isolation, Wait, keyed};
-#[cfg(feature = "diesel-async")]
-pub use calls::*;
-#[cfg(feature = "diesel-async")]
-pub use convert::finish_async_at as finish_at;
-#[cfg(feature = "diesel-async")]
-pub use diesel_async::AsyncPgConnection;
-#[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use {convert::returns, key_slices::Keys};

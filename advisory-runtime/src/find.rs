@@ -11,9 +11,9 @@ use diesel::result::Error as DieselError;
 impl Error {
     /// Finds a lock's error in an error of another type, by its chain of sources.
     ///
-    /// Works on `diesel::result::Error` and on any error that gives its cause through `source()`.
-    /// For `anyhow::Error` write `Error::find(&*error)`. To match on the variant write
-    /// `.as_deref()` after it.
+    /// Works on `diesel::result::Error` and on any error that returns its cause through `source()`.
+    /// For `anyhow::Error` write `Error::find(&*error)`. To match on the variant, add
+    /// `.as_deref()`.
     ///
     /// ```
     /// use advisory_runtime::Error;
@@ -81,7 +81,7 @@ pub(crate) fn find<'e, E: ProductError>(
     None
 }
 
-/// The error that this one contains. Its `source()` leaves out what its message has already.
+/// The error that this one contains. Its `source()` would skip an error that its message repeats.
 fn cause<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> Option<&'e (dyn std::error::Error + 'static)> {

@@ -14,21 +14,18 @@ use crate::key::LockKey;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Shows that a declared lock is held: a function that takes one cannot be called without the lock.
+/// A witness that a declared lock is held: a function that takes one cannot be called without the
+/// lock.
 ///
 /// In the body of a function with `#[advisory_lock(key = SlotLock { … }, handle = lock)]`,
-/// `lock.holding()` gives one. Without the attribute
-/// [`LockGuard::holding`](crate::LockGuard::holding) does, and in a unit test
+/// `lock.holding()` returns one. Without the attribute, use
+/// [`LockGuard::holding`](crate::LockGuard::holding), and in a unit test
 /// [`testing::holding`](crate::testing::holding). It cannot outlive the body, and each type of lock
 /// has its own type of witness. Under `mode = "shared"` it is a `Holding<'_, Shared<SlotLock>>`.
 /// See [`guide::holding`](crate::guide::holding).
 ///
-/// It is just a reference to the declared lock.
-///
-/// # Locking
-///
-/// None: it sends nothing and holds nothing. It proves that the call that it came from holds the
-/// lock, but not on which connection.
+/// It is a reference to the declared lock. It sends nothing, and does not prove on which connection
+/// the lock is held.
 ///
 /// # Examples
 ///
@@ -54,14 +51,13 @@ impl<'h, L: DeclaredLock> Holding<'h, L> {
         Self { key }
     }
 
-    /// The declared lock, with the values that are locked.
+    /// Returns the declared lock, with its values.
     #[must_use]
     pub const fn key(self) -> &'h L::Lock {
         self.key
     }
 
-    /// The witness for a function that needs the lock only in shared mode, which the exclusive lock
-    /// includes.
+    /// Returns the witness for a function that needs the lock only in shared mode.
     #[must_use]
     pub const fn shared(self) -> Holding<'h, Shared<L::Lock>> {
         Holding::new(self.key)
@@ -88,8 +84,9 @@ pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
 
 /// A lock that is declared as a type, so that it can have a [`Holding`].
 ///
-/// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with
-/// `type Lock = Self`. Numbers do not: a witness of "some number" would not say which one is held.
+/// `#[derive(LockKey)]` implements it. A type that implements [`LockKey`] by hand implements this
+/// with `type Lock = Self`. Numbers do not: a witness of "some number" would not say which one is
+/// held.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a declared lock, so there is no `Holding` of it",
     label = "expected a type with `#[derive(LockKey)]`",
@@ -100,7 +97,7 @@ pub trait DeclaredLock {
     /// The declared type: itself, also for a reference to it and for [`Shared`].
     type Lock: DeclaredLock<Lock = Self::Lock> + LockKey;
 
-    /// The declared lock behind the references.
+    /// Returns the declared lock, without references around it.
     fn lock(&self) -> &Self::Lock;
 }
 

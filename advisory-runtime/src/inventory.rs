@@ -9,19 +9,18 @@
 //! advisory_runtime::inventory::assert_no_collisions();
 //! ```
 //!
-//! A crate that is in the program's manifest and nowhere in its source is not linked, so its sites
-//! are missing here: that is what `use your_crate as _;` is for. A test in `tests/` never sees the
-//! sites of `src/main.rs`: put the test there.
+//! A crate that only the manifest names is not linked, and its sites are missing here:
+//! `use your_crate as _;` links it. A test in `tests/` never sees the sites of `src/main.rs`: put
+//! the test there.
 //!
-//! Leases are among the sites. They are compared with each other by the texts of their keys, and
-//! never collide with advisory locks, which are numbers; but a lease and an advisory lock with one
-//! name are reported. A declared lock can be used as either, and is compared as both.
+//! Leases are sites too, and are compared with each other by the texts of their keys. They never
+//! collide with advisory locks, which are numbers, but a lease and an advisory lock of one name are
+//! reported. A declared lock can be used as either, and is compared as both.
 //!
-//! Every `#[derive(Claim)]` leaves a record too: [`claims`]. Claims have no keys, so they are not
-//! compared with anything.
+//! Every `#[derive(Claim)]` leaves a record too: see [`claims`]. Claims have no keys to compare.
 //!
-//! Sites do not tell in which order they are called. Debug builds record the order, and a test that
-//! calls [`assert_lock_order`] fails if two calls could wait for each other.
+//! Sites do not show the order of their calls. Debug builds record it, and a test that calls
+//! [`assert_lock_order`] fails if two calls could wait for each other.
 
 use advisory_pattern::SiteCollision;
 pub use advisory_pattern::{ClaimRecord as ClaimSite, Permits, Record as Site};
@@ -101,12 +100,11 @@ fn program() -> Result<Vec<u8>, InventoryError> {
     program.map_err(InventoryError::Unreadable)
 }
 
-/// Compares the sites of the running program, and returns how many there are if none collide.
+/// Compares the sites of the running program, and returns their number if none collide.
 ///
 /// # Errors
 ///
 /// Those of [`sites`]; [`InventoryError::Collisions`] with every two keys, and two of their sites.
-///
 pub fn check() -> Result<usize, InventoryError> {
     compare(&sites()?)
 }
@@ -132,12 +130,12 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
     }
 }
 
-/// [`check`], for a test.
+/// Asserts that no locks of the running program can collide: [`check`] for a test.
 ///
 /// # Panics
 ///
-/// If two locks can collide, if the program's own file cannot be read, and if it has no lock site:
-/// then the test is in the wrong program.
+/// If two locks can collide, if the program's own file cannot be read, or if it has no lock site:
+/// the test is in the wrong program.
 #[expect(clippy::panic, reason = "an assertion of a user's test")]
 pub fn assert_no_collisions() {
     match check() {
@@ -174,7 +172,7 @@ mod tests {
     use super::{Site, compare};
 
     #[test]
-    fn a_collision_is_told_with_both_places_and_a_key() {
+    fn a_collision_has_both_places_and_a_key() {
         let site = |krate: &str, key: &str| Site {
             kind: "fn".into(),
             written: vec![key.into()],

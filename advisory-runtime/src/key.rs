@@ -1,4 +1,4 @@
-//! Lock keys, and how they are computed from the values of a key pattern.
+//! Lock keys, and their computation from the values of a key pattern.
 
 #[cfg(any(feature = "chrono", feature = "time", feature = "jiff"))]
 mod date_time;
@@ -19,9 +19,9 @@ use std::fmt;
 
 /// The number, or the two numbers, given to `pg_advisory_*`.
 ///
-/// PostgreSQL keeps two key spaces that do not overlap: `bigint` keys and `(int, int)` keys. Keys
-/// are ordered by space and number; several keys are always taken in that order, so that two calls
-/// that take the same keys never deadlock.
+/// PostgreSQL has two key spaces that do not overlap: `bigint` keys and `(int, int)` keys. Keys are
+/// ordered by space and number. A call takes several keys in that order, so that two calls that
+/// share keys never deadlock.
 ///
 /// ```
 /// use advisory_runtime::Key;
@@ -38,7 +38,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The keys of the permits of a lock on this key, itself the first.
+    /// The keys of the permits of a lock on this key; the first is this key itself.
     #[cfg(any(feature = "diesel-async", feature = "postgres"))]
     pub(crate) fn permits(self, permits: u32) -> Vec<Self> {
         let text = self.to_string();
@@ -68,16 +68,15 @@ impl fmt::Display for Key {
     }
 }
 
-/// The writer that a [`KeyPart`] writes its text to.
+/// The writer for the text of a [`KeyPart`].
 ///
-/// `%` and `:` are escaped on the way (`%25`, `%3A`), so a `:` in a rendered key is always the
-/// pattern's own, and two different argument lists never share a key. It also applies the
-/// placeholder's filters.
+/// It escapes `%` and `:` (`%25`, `%3A`), so that each `:` in a rendered key is one of the pattern,
+/// and two different argument lists never share a key. It also applies the placeholder's filters.
 ///
 /// ```
 /// use advisory_runtime::{KeyPart, KeyText, shape};
 ///
-/// /// The same account is the same key, however its number is written.
+/// /// An account has one key, with or without spaces in its number.
 /// struct Iban(String);
 ///
 /// impl KeyPart for Iban {
@@ -143,8 +142,7 @@ impl KeyText<'_> {
         self.spaces += text.len() - body.len();
     }
 
-    /// Appends text without characters to escape. Searching it for them would cost a third of the
-    /// hash.
+    /// Appends digits, which need no escape. Searching them would cost a third of the hash.
     pub(crate) fn push_digits(&mut self, digits: &Digits) {
         if self.filters.trim || self.filters.lower {
             self.push_str(digits.as_str());
@@ -177,10 +175,10 @@ impl fmt::Write for KeyText<'_> {
     }
 }
 
-/// A lock key for `key = …` and for the functions of this crate: a number, two numbers, or a
-/// declared lock.
+/// A lock key: a number, two numbers, or a declared lock.
 ///
-/// Derive it to declare a lock once, as a type that several functions and a unit test can use:
+/// `#[derive(LockKey)]` declares a lock once, as a type that several functions and a unit test can
+/// use:
 ///
 /// ```
 /// use advisory_runtime::{LockKey, lock_key};
@@ -202,15 +200,16 @@ impl fmt::Write for KeyText<'_> {
     note = "to keep a deployed pair, write `key = (7, \"<id>\")` for one with a hash, or compute both halves as `i32`"
 )]
 pub trait LockKey {
-    /// The number, or the two numbers, given to `pg_advisory_*`.
+    /// Returns the number, or the two numbers, given to `pg_advisory_*`.
     fn key(&self) -> Key;
 
-    /// The rendered key of a declared lock, as its derivation reads it; for a number its digits.
+    /// Returns the rendered key of a declared lock, from which its number is derived; the digits of
+    /// a number.
     fn rendered(&self) -> String {
         self.key().to_string()
     }
 
-    /// The key pattern of a declared lock, for messages; empty for a number.
+    /// Returns the key pattern of a declared lock, for messages; empty for a number.
     fn pattern(&self) -> &'static str {
         ""
     }
@@ -294,8 +293,8 @@ impl KeyWriter {
         }
     }
 
-    /// Writes a placeholder's value; the bound proves that it renders within the shape that the
-    /// pattern was checked with.
+    /// Writes a placeholder's value. The bound proves that it renders within the shape with which
+    /// the pattern was checked.
     pub fn part<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
         &mut self,
         value: &T,
@@ -348,7 +347,7 @@ impl KeyWriter {
         }
     }
 
-    /// The pair of this first half, whose second half is derived from what was written.
+    /// The pair of this first half and a second half that is derived from the text.
     #[must_use]
     pub fn finish_pair(self, first: i32) -> Key {
         match self.0 {

@@ -16,38 +16,39 @@
 //! # }
 //! ```
 //!
-//! On `Ok` the transaction commits; on `Err`, on a panic, and when the future is dropped it rolls
-//! back. Outside a transaction the lock is released when the function returns. Inside one the call
-//! is a savepoint: `Ok` keeps the lock to the end of the outer transaction, and `Err` releases it.
+//! If the function returns `Ok`, the transaction commits. If it returns `Err` or panics, or if its
+//! future is dropped, the transaction rolls back. Either way the lock is released.
+//!
+//! Inside an open transaction, the call sets a savepoint instead: after `Ok` the lock is held until
+//! the end of that transaction, and after `Err` it is released.
 //!
 //! # Where to begin
 //!
-//! The [`guide`] has a page for each question, in reading order: [whether a lock is
-//! needed](guide::when_not_to_lock), [which scope](guide::scopes), [which key](guide::keys), [how
-//! long to wait](guide::waiting), and so on. [Guarantees](guide::guarantees) has every promise, and
-//! [moving](guide::moving) is for programs that already take locks.
+//! The [`guide`] has a page for each question: [do I need a lock](guide::when_not_to_lock), [which
+//! scope](guide::scopes), [which key](guide::keys), [how long to wait](guide::waiting), and so on.
+//! [Guarantees](guide::guarantees) lists every promise, and [moving](guide::moving) is for programs
+//! that already take locks.
 //!
 //! | to | use |
 //! | --- | --- |
 //! | lock a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
-//! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], with a [`Request`] |
+//! | lock without the attribute | a [`Request`] in [`xact`] or [`session`], or in their counterparts in [`blocking`] |
 //! | store a lock, or move it to a task | [`session::acquire_owned`] |
-//! | hold a key without a connection, or do work once | [`macro@advisory_lease`], and [`lease`] without the attribute: expires unless it is renewed, and has a fencing token |
+//! | hold a key without a connection, or do a job once | [`macro@advisory_lease`], or [`lease`] without the attribute: expires unless it is renewed, and has a fencing token |
 //! | require the lock in a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
-//! | share the rows of a job table between workers | [`claim`]: one worker at a time has a row, for a time |
+//! | share the rows of a job table between workers | [`claim`]: one worker at a time has a row, for a limited time |
 //! | run Diesel's migrations in one process at a time | [`migrations`] |
 //! | see who holds a lock | [`monitor`], and [`guide::watching`] for spans and metrics |
-//! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
+//! | test locked functions | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
 //! | cancel waits on connections that require TLS | [`cancel::use_tls`], once |
 //!
 //! # Keys
 //!
-//! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`;
-//! [`macro@advisory_lock`] has its language. [`macro@LockKey`] declares a lock once, as a type.
-//! [`lock_key!`] gives the [`Key`] of a pattern to other code. [`macro@KeyPart`] is for newtypes in
-//! keys. [`sql_functions`] computes the same numbers in SQL, and [`well_known`] has those of other
-//! tools. Keys of one crate that can collide are a compile error; [`inventory`] has the lock sites
-//! of the whole program.
+//! A key pattern is a text with placeholders, such as `"booking:<tenant_id>:<req.day>"`; its syntax
+//! is documented at [`macro@advisory_lock`]. [`macro@LockKey`] declares a lock once, as a type, and
+//! [`lock_key!`] returns the [`Key`] of a pattern. [`macro@KeyPart`] lets a newtype be part of a
+//! key. [`sql_functions`] computes keys in SQL, and [`well_known`] has the keys of other tools.
+//! Keys of one crate that can collide are a compile error; [`inventory`] checks the whole program.
 //!
 //! # Features
 //!
@@ -60,17 +61,17 @@
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `migrations` | [`migrations`]: Diesel's migrations, run by one process at a time |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |
-//! | `testing` | [`testing`], for tests that wait for and compare locks, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
+//! | `testing` | [`testing`], for tests of locked functions, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
 //! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and use no database |
 //!
-//! With blocking Diesel alone, or without Diesel: `default-features = false`.
+//! For blocking Diesel alone, or for no Diesel at all, set `default-features = false`.
 //!
 //! # Versions
 //!
 //! Rust 1.92, PostgreSQL 15 to 18, Diesel 2.3, diesel-async 0.7, 0.8 or 0.9. If the compiler says
 //! that a lock "can't be taken on `AsyncPgConnection`", the program has two versions of
-//! diesel-async: [what to do](guide::connections#versions).
+//! diesel-async: see [versions](guide::connections#versions).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "testing", feature = "postgres", feature = "migrations")),
@@ -163,13 +164,12 @@ pub use {
     request::{Isolation, Mode, Request, Wait},
 };
 
-/// What the attribute's expansion and `cargo advisory` call. It is not public: any release can
-/// change it.
+/// For the attribute's expansion and `cargo advisory`. It is not public: any release can change it.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::expansion::*;
 
-    /// Qualifies plain SQL, as the library's own.
+    /// Qualifies plain SQL like the library's own.
     #[cfg(feature = "diesel-async")]
     #[must_use]
     pub fn qualify(sql: &str) -> String {

@@ -1,8 +1,8 @@
 //! One locked call, on every kind of connection: begin, body, finish.
 //!
-//! `call` has the request and the state of one call, and `guard` and `owned` a connection with its
-//! call. `begin` and `finish` are what every call goes through, and `way` has a file for each way
-//! of holding a lock.
+//! `call` has the request and the state of one call; `guard` and `owned` have a connection and its
+//! call. Every call goes through `begin` and `finish`. `way` has a file for each way of holding a
+//! lock.
 
 mod abandon;
 mod begin;
@@ -32,8 +32,7 @@ pub(crate) use owned::try_owned;
 pub use owned::{OwnedLockError, OwnedLockGuard};
 pub(crate) use owned::{acquire_from, acquire_owned};
 pub use pool_poll::PoolPoll;
-pub(crate) use queue::Turn;
 #[cfg(feature = "diesel-async")]
-pub(crate) use queue::queue;
+pub use queue::queue;
 #[cfg(feature = "postgres")]
-pub(crate) use queue::queue_on_thread;
+pub use queue::queue_on_thread;

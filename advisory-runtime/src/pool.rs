@@ -11,11 +11,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pool of connections, with any manager: bb8 and deadpool, under the features of these names.
+/// A pool of connections: bb8's and deadpool's with any manager, under the features of these names.
 ///
 /// `pool = <expression>` in the attribute takes one, or a reference or an `Arc` of one. For another
-/// kind of pool, implement this trait on a type of your own around it;
-/// [`connection`](Self::connection) is enough for a lock.
+/// kind of pool, implement this trait on a type of your own that contains it. A lock needs only
+/// [`connection`](Self::connection).
 ///
 /// # Examples
 ///
@@ -60,8 +60,8 @@ pub trait Pool: Sync {
     /// [`PoolError::new`] of the pool's own error.
     fn connection(&self) -> impl Future<Output = Result<Self::Connection<'_>, PoolError>> + Send;
 
-    /// Gets a connection that does not borrow the pool, for a lock that is stored: see
-    /// [`session::acquire_from`](crate::session::acquire_from).
+    /// Gets a connection that does not borrow the pool, for
+    /// [`session::acquire_from`](crate::session::acquire_from), which stores it with its lock.
     ///
     /// # Errors
     ///
@@ -76,9 +76,9 @@ pub trait Pool: Sync {
         std::future::ready(Err(PoolError::new(none)))
     }
 
-    /// Opens a connection like the pool's that the pool does not count. A lease or a claim is
-    /// renewed on it while bodies hold all of the pool's connections, or block the threads on which
-    /// these live.
+    /// Opens a connection like the pool's that the pool does not count. Leases and claims are
+    /// renewed on it while bodies hold all of the pool's connections, or block the threads of these
+    /// connections.
     ///
     /// # Errors
     ///
@@ -88,15 +88,15 @@ pub trait Pool: Sync {
         std::future::ready(Err(PoolError::dedicated(none)))
     }
 
-    /// A number that this pool and its clones have, and no other pool of its type while one of them
-    /// exists. Rows of one pool are renewed by one statement.
+    /// A number that this pool shares only with its clones. One statement renews all rows of one
+    /// pool.
     #[doc(hidden)]
     fn identity(&self) -> Option<usize> {
         None
     }
 }
 
-macro_rules! behind {
+macro_rules! pointer {
     ($pointer:ty, $identity:expr $(, $bound:ident)?) => {
         #[diagnostic::do_not_recommend]
         impl<P: Pool $(+ $bound)? + ?Sized> Pool for $pointer {
@@ -127,19 +127,17 @@ macro_rules! behind {
         }
     };
 }
-behind!(&P, |pool| P::identity(pool));
-behind!(
+pointer!(&P, |pool| P::identity(pool));
+pointer!(
     Arc<P>,
     |pool| P::identity(pool).or_else(|| Some(Arc::as_ptr(pool).cast::<u8>().addr())),
     Send
 );
 
-/// The time that [`two`] waits for each connection. A pool of size 1 may wait forever for the
-/// second one.
+/// The time that [`two`] waits for each connection. A pool of size 1 may never give the second.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The time that a call with `wait = "never"` waits for a connection, if the pool does not give up
-/// before.
+/// The time after which a call with `wait = "never"` gives up on the pool.
 const NEVER: Duration = Duration::from_secs(5);
 
 pub(crate) async fn connection_for<C>(
@@ -180,17 +178,11 @@ where
     type Connection<'p> = bb8::PooledConnection<'p, M>;
 
     async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
-        match self.get().await {
-            Err(bb8::RunError::TimedOut) => Err(Bb8TimedOut::of(self).await),
-            got => got.map_err(PoolError::new),
-        }
+        Bb8TimedOut::explain(self, self.get().await).await
     }
 
     async fn owned_connection(&self) -> Result<Self::Connection<'static>, PoolError> {
-        match self.get_owned().await {
-            Err(bb8::RunError::TimedOut) => Err(Bb8TimedOut::of(self).await),
-            got => got.map_err(PoolError::new),
-        }
+        Bb8TimedOut::explain(self, self.get_owned().await).await
     }
 
     async fn dedicated(&self) -> Result<AsyncPgConnection, PoolError> {
@@ -199,7 +191,7 @@ where
             .map_err(PoolError::dedicated)
     }
 
-    /// bb8 shows the address of what its clones share only in this text.
+    /// Clones share an address, which bb8 shows only in its `Debug` text.
     fn identity(&self) -> Option<usize> {
         let shown = format!("{self:?}");
         let (_, address) = shown.split_once("0x")?;
@@ -207,13 +199,13 @@ where
     }
 }
 
-/// The time limit of the search for the reason why bb8 has no connection.
+/// The time limit of the attempt that shows why bb8 has no connection.
 #[cfg(feature = "bb8")]
 const REASON: Duration = Duration::from_secs(2);
 
-/// A pool of bb8 gave no connection within its `connection_timeout`. bb8 repeats a connection
-/// attempt until then and keeps the error to itself, so a pool that has no connection opens one
-/// more, outside of its count, to learn why it fails.
+/// A pool of bb8 gave no connection within its `connection_timeout`. bb8 repeats a failed attempt
+/// until then and hides its error. If the pool is empty, one more attempt, outside of its count,
+/// shows the error.
 #[cfg(feature = "bb8")]
 #[derive(Debug)]
 struct Bb8TimedOut {
@@ -225,20 +217,26 @@ struct Bb8TimedOut {
 
 #[cfg(feature = "bb8")]
 impl Bb8TimedOut {
-    async fn of<M>(pool: &bb8::Pool<M>) -> PoolError
+    async fn explain<M, C>(
+        pool: &bb8::Pool<M>,
+        got: Result<C, bb8::RunError<M::Error>>,
+    ) -> Result<C, PoolError>
     where
         M: bb8::ManageConnection<Error: std::error::Error + Sync>,
     {
+        if !matches!(got, Err(bb8::RunError::TimedOut)) {
+            return got.map_err(PoolError::new);
+        }
         let connections = pool.state().connections;
         let opened = match connections {
             0 => timeout(REASON, pool.dedicated_connection()).await,
             _ => None,
         };
         let reason = opened.and_then(Result::err);
-        PoolError::new(Self {
+        Err(PoolError::new(Self {
             connections,
             reason: reason.map(|reason| Box::new(reason) as _),
-        })
+        }))
     }
 }
 

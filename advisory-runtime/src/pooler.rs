@@ -1,5 +1,5 @@
-//! Poolers: whether the backend that serves a connection is its own, and whether session-level
-//! locks exclude other sessions.
+//! Checks of poolers: that each connection keeps a backend of its own, and that session-level locks
+//! exclude other sessions.
 
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message};
@@ -9,19 +9,18 @@ use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How often to check that the connections keep their sessions. A busy pooler assigns backends by
+/// The number of checks that the connections keep their sessions. A busy pooler assigns backends by
 /// chance.
 const ROUNDS: usize = 8;
 
-/// True if the pooler in front of the server is known to be in session mode, by `verify` or by the
-/// setting. Once for the process.
+/// True once `verify` or the setting has shown this process that the pooler is in session mode.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
-/// The process that must be the backend of every statement that takes or releases session-level
-/// locks: the one that the connection was told at its start. A pooler tells a number of its own.
+/// The process id that the server sent when the connection was opened. It must be the backend's in
+/// every statement that takes or releases session-level locks; a pooler sends a number of its own.
 ///
-/// `None` if the backend may be any: behind a pooler that is known to be in session mode, and on a
-/// blocking connection, whose number is not known.
+/// `None` if any backend may answer: behind a pooler that is known to be in session mode, and on a
+/// blocking connection, which does not show the number.
 pub(crate) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
     if KEEPS_SESSIONS.load(Ordering::Relaxed) {
         return None;
@@ -30,9 +29,8 @@ pub(crate) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
     conn.told_process_id().map(u32::cast_signed)
 }
 
-/// Returns whether the server says that another backend than the connection's own serves it. A
-/// prepared statement of an acquisition fails there in one way or another, before it has compared
-/// anything.
+/// Returns whether another backend than this one is known to serve the connection. For an
+/// acquisition that failed as a prepared statement, before it compared the backends.
 pub(crate) async fn is_pooled<D: Driver>(conn: &mut D, process: Option<i32>) -> bool {
     match process {
         Some(process) => matches!(is_answered_by(conn, process).await, Ok(false)),
@@ -76,8 +74,8 @@ pub(crate) async fn is_direct<D: Driver>(conn: &mut D) -> Result<bool, Error> {
     }
 }
 
-/// Takes the answer to [`check_session_mode`]: what the setting says of one pooler counts for the
-/// process, which compares no backend from then on.
+/// Takes the answer to [`check_session_mode`]. If one pooler is in session mode, this process no
+/// longer compares backends on any connection.
 pub(crate) fn remember(is_declared: QueryResult<()>) -> QueryResult<()> {
     if is_declared.is_ok() {
         KEEPS_SESSIONS.store(true, Ordering::Relaxed);
@@ -85,8 +83,8 @@ pub(crate) fn remember(is_declared: QueryResult<()>) -> QueryResult<()> {
     is_declared
 }
 
-/// See [`session::verify`](crate::session::verify). A drop midway closes both connections, and so
-/// does an error that can have left a lock or a transaction on them.
+/// See [`session::verify`](crate::session::verify). A drop, or an error that can have left a lock
+/// or a transaction, closes both connections.
 pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let (mut first, mut second) = (CloseOnDrop::new(first), CloseOnDrop::new(second));
     let mut has_tried = false;
@@ -112,7 +110,7 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
     result
 }
 
-/// An error after the first try of a lock can have left it to the session.
+/// Sets `has_tried` before it takes the first lock: an error after that can have left a lock.
 async fn probe<D: Driver>(
     first: &mut D,
     second: &mut D,
@@ -132,8 +130,8 @@ async fn probe<D: Driver>(
             return Err(Error::NotCoordinator);
         }
     }
-    // Before any lock is taken: if sessions are shared, a lock can be left on a session that this
-    // client never gets again.
+    // Before any lock is taken: if sessions are shared, this client may never get the session of
+    // its lock again.
     if !keep_sessions([(first, own.process), (second, other.process)]).await? {
         return Err(Error::PooledSession { lock });
     }
@@ -146,8 +144,8 @@ async fn probe<D: Driver>(
     Ok(())
 }
 
-/// Returns whether the second session does not get the lock that the first one has taken. Neither
-/// has it afterwards.
+/// Returns whether the second session is refused a lock that the first one holds. Neither holds it
+/// afterwards.
 async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<bool, Error> {
     let (take, release) = (probe::try_session(key), probe::unlock_session(key));
     let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
@@ -161,21 +159,21 @@ async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<
 
 async fn keep_sessions<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Error> {
     let [(first, own), (second, other)] = conns;
-    let mut keeps = own != other;
     for _ in 0..ROUNDS {
-        // Skipped if the answer is already known: with a single backend, the second transaction
-        // would wait forever.
-        keeps = keeps && keep_backends([(&mut *first, own), (&mut *second, other)]).await?;
+        // With a single backend, the second transaction would wait forever.
+        if own == other || !keep_backends([(&mut *first, own), (&mut *second, other)]).await? {
+            return Ok(false);
+        }
     }
-    Ok(keeps)
+    Ok(true)
 }
 
-/// Returns whether each connection still has its backend after both had a transaction at the same
-/// time, of which the second ended last.
+/// Returns whether each connection still has its backend after both had a transaction open, and the
+/// second transaction ended last.
 ///
-/// A pooler that shares backends assigns either the one that came back last, or the one that has
-/// been idle for longest. With this order, the first connection gets the other's backend from the
-/// former kind, and the second connection from the latter.
+/// A pooler that shares backends assigns either the backend that came back last, or the one that
+/// has been idle for longest. The former kind gives the first connection the other's backend, the
+/// latter kind the second.
 async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Error> {
     let [(first, own), (last, other)] = conns;
     let mut keeps = is_answered_by(first, own).await? && is_answered_by(last, other).await?;
@@ -213,8 +211,8 @@ struct Backend {
     is_of_citus: bool,
 }
 
-/// The backend that answers. `None` if the query could not be prepared: another client of a pooler
-/// has used the same backend.
+/// The backend that answers. `None` if it could not prepare the query, because another client of a
+/// pooler has used it.
 async fn backend<D: Driver>(conn: &mut D) -> Result<Option<Backend>, Error> {
     conn.execute("BEGIN").await.map_err(Error::Database)?;
     let answer = conn.query_text(probe::PID_AND_CITUS).await;
@@ -229,13 +227,10 @@ async fn backend<D: Driver>(conn: &mut D) -> Result<Option<Backend>, Error> {
 impl Backend {
     /// Reads `1234`, or `1234 citus`.
     fn of(answer: &str) -> Option<Self> {
-        let (process, is_of_citus) = match answer.split_once(' ') {
-            Some((process, _)) => (process, true),
-            None => (answer, false),
-        };
+        let process = answer.strip_suffix(" citus");
         Some(Self {
-            process: process.parse().ok()?,
-            is_of_citus,
+            process: process.unwrap_or(answer).parse().ok()?,
+            is_of_citus: process.is_some(),
         })
     }
 }
@@ -248,7 +243,7 @@ async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Resu
     }
 }
 
-/// A key of each key space that no other session uses, so that a refusal is conclusive.
+/// A key of each key space that no other session is likely to use, so that a refusal is conclusive.
 fn unlikely_keys() -> [Key; 2] {
     let process = std::process::id();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -21,7 +21,7 @@ pub use trace::{TraceContext, show_trace};
 pub enum Shown {
     /// Nothing: there is no comment.
     Nothing,
-    /// The key pattern, which is the same for all its keys.
+    /// The key pattern, which all its keys share.
     #[default]
     Pattern,
     /// The rendered key. Everyone who sees the server's queries or its log sees it too, and it can
@@ -31,7 +31,7 @@ pub enum Shown {
 
 static SHOWN: AtomicU8 = AtomicU8::new(1);
 
-/// Sets what the locks of this process show from now on; the default is the key pattern.
+/// Sets the content of the comments of this process from now on; the default is the key pattern.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ pub fn show(shown: Shown) {
     SHOWN.store(shown as u8, Ordering::Relaxed);
 }
 
-/// Returns what they show now.
+/// Returns the content set by [`show`], or the default.
 #[must_use]
 pub fn shown() -> Shown {
     let all = [Shown::Nothing, Shown::Pattern, Shown::Key];
@@ -108,9 +108,8 @@ pub(crate) fn push(sql: &mut String, name: &str) {
 
 /// A text as the comment shows it.
 ///
-/// It is printable ASCII, because a server with another encoding refuses a message with a letter
-/// that the encoding lacks. A `*` beside a `/` would end the comment or begin another. Each of
-/// these becomes a `?`.
+/// A letter outside of printable ASCII becomes a `?`, because a server refuses a message with a
+/// letter that its encoding lacks. So does a `*` next to a `/`, which ends or begins a comment.
 pub(crate) fn printable(text: &str) -> String {
     let mut letters = text.chars().peekable();
     let (mut printable, mut before) = (String::with_capacity(text.len()), ':');

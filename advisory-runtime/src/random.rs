@@ -10,7 +10,7 @@ pub(crate) fn random() -> u64 {
     RandomState::new().hash_one((SystemTime::now(), process::id()))
 }
 
-/// A time between a half and the whole of it, so that those which began together do not try
+/// A random time from half of this one to all of it, so that calls that began together do not try
 /// together.
 pub(crate) fn jitter(time: Duration) -> Duration {
     let fraction = f64::from(u32::try_from(random() >> 32).unwrap_or(0)) / f64::from(u32::MAX);

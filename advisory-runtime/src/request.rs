@@ -55,13 +55,12 @@ pub struct Request {
     pub(crate) poll_max: Option<Duration>,
     /// The keys of its permits, one of which is taken; empty for a lock without permits.
     pub(crate) permits: Vec<Key>,
-    /// A number of permits that no lock can have. The call is refused.
+    /// An invalid number of permits, with which the call is refused.
     pub(crate) refused_permits: Option<i128>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// The rows at whose node the locks are taken; `None` for the node that the client is
-    /// connected to.
+    /// The rows that choose the node of a cluster; `None` for the node of the connection.
     pub(crate) at: Option<DistributedRows>,
     /// The content of the comment in front of its message.
     pub(crate) shown_name: Option<Cow<'static, str>>,
@@ -89,7 +88,7 @@ impl Request {
         Self::patterned(lock, &keys)
     }
 
-    /// For the declared locks that the expression `written` gives: at least one, and at most `max`.
+    /// For the declared locks of the expression `written`: at least one, and at most `max`.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn counted<K: LockKey>(
         keys: impl IntoIterator<Item = K>,
@@ -132,7 +131,7 @@ impl Request {
         }
     }
 
-    /// For keys that each know their pattern.
+    /// For keys with their patterns.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn each<const N: usize>(keys: [(Key, &'static str); N]) -> Self {
         let lock = keys.first().map_or("", |(_, pattern)| pattern);
@@ -171,15 +170,15 @@ impl Request {
         }
     }
 
-    /// Takes the locks in shared mode: holders of shared locks run together, a holder of the
-    /// exclusive lock runs alone.
+    /// Takes the locks in shared mode: several sessions can hold a lock in shared mode at once, but
+    /// not while another session holds it exclusively.
     ///
-    /// Waiters are served first-in, first-out, so a waiting exclusive request holds back the shared
-    /// ones after it. A session that holds the shared lock can take the exclusive one while no
-    /// other session holds the lock. When two sessions try that at once, they wait for each other,
+    /// The server's queue is first in, first out: a waiting exclusive request holds back the shared
+    /// requests after it. A session that holds the shared lock can take the exclusive one while no
+    /// other session holds the lock. If two sessions try that at once, they wait for each other,
     /// and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
     ///
-    /// It has no effect on a request with [`permits`](Self::permits).
+    /// This method has no effect on a request with [`permits`](Self::permits).
     ///
     /// [`Error::Deadlock`]: crate::Error::Deadlock
     pub fn shared(mut self) -> Self {
@@ -189,27 +188,25 @@ impl Request {
         self
     }
 
-    /// Lets this many sessions hold the lock at once: an integer from 1 to 1,000. Another number is
+    /// Lets this many sessions hold the lock at once: an integer from 1 to 1,000. Other numbers are
     /// refused ([`Error::InvalidPermits`]).
     ///
-    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first
-    /// permit is the key itself, and the others are computed from it: see
-    /// [`keys`](crate::guide::keys#permits). A program with three permits and one with five
-    /// together never have more than five holders. A program without permits competes for the first
-    /// one.
+    /// Each permit is a key of its own, and each holder takes one of them exclusively. The first
+    /// permit is the key itself, and the others are [computed](crate::guide::keys#permits) from it.
+    /// A program with three permits and a program with five together have at most five holders. A
+    /// program without permits competes for the first one.
     ///
     /// A session can wait at the server for only one key at a time, so a request with permits polls
-    /// while it waits: every 250 ms, unless [`poll`](Self::poll) is called. Each try goes over the
-    /// permits in one statement, starting at a random one.
+    /// while it waits: every 250 ms, unless [`poll`](Self::poll) sets another interval. Each try is
+    /// one statement, which starts at a random permit.
     ///
-    /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard
-    /// gives no [`Holding`](crate::Holding), since several holders can be in their bodies at the
-    /// same time.
+    /// A request with permits must have one key; several are refused ([`Error::TooManyKeys`]). Its
+    /// guard gives no [`Holding`](crate::Holding), since several bodies can run at once.
     ///
     /// [`Error::InvalidPermits`]: crate::Error::InvalidPermits
     /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
     pub fn permits(mut self, permits: impl TryInto<i128>) -> Self {
-        // No other integer is so large that it does not fit.
+        // Only a `u128` may not fit.
         let permits = permits.try_into().unwrap_or(i128::MAX);
         let number = u32::try_from(permits).ok();
         let number = number.filter(|number| (1..=MOST_PERMITS).contains(number));
@@ -222,9 +219,9 @@ impl Request {
         self
     }
 
-    /// Bounds the whole acquisition, all keys together. If the server does not answer at all, an
-    /// async call closes its connection and returns [`Error::TimedOut`] within five seconds after
-    /// this time: see [`cancellation`](crate::guide::cancellation#when-the-network-stops).
+    /// Bounds the acquisition of all keys together. If the server does not answer at all, an async
+    /// call closes its connection and returns [`Error::TimedOut`] within five seconds after this
+    /// time: see [`cancellation`](crate::guide::cancellation#when-the-network-stops).
     ///
     /// [`Error::TimedOut`]: crate::Error::TimedOut
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
@@ -235,13 +232,13 @@ impl Request {
     /// Polls for the lock instead of waiting at the server.
     ///
     /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for
-    /// every older snapshot: if it runs under the same lock, the two deadlock.
+    /// every older snapshot. If the index is built under this lock, the two deadlock.
     ///
-    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to
-    /// eight times that, or to [`poll_max`](Self::poll_max); each is shortened by up to half at
-    /// random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it
-    /// polls until the lock is free: the session's `lock_timeout` bounds only waits at the server.
-    /// With [`Wait::Never`] it tries once.
+    /// Each try is `pg_try_advisory_*`, and takes all keys or none. The pauses grow from `interval`
+    /// to eight times that, or to [`poll_max`](Self::poll_max). Each is shortened by up to half at
+    /// random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` the
+    /// call polls until the lock is free: the session's `lock_timeout` bounds only waits at the
+    /// server. With [`Wait::Never`] it tries once.
     ///
     /// Between two tries the call has no snapshot, no lock and no transaction; a transaction around
     /// the call stays open. A call that polls is not in the server's queue: sessions that wait
@@ -251,25 +248,24 @@ impl Request {
         self
     }
 
-    /// Sets the longest pause between two tries of [`poll`](Self::poll). If it is not longer than
-    /// the first, the pauses do not grow. Each is still shortened by up to half at random, so that
-    /// calls do not try at the same moment.
+    /// Sets the longest pause between two tries of [`poll`](Self::poll), before it is shortened at
+    /// random. If it is not longer than the interval, the pauses do not grow.
     ///
-    /// It has no effect on a request that does not poll.
+    /// This method has no effect on a request that does not poll.
     pub fn poll_max(mut self, longest: Duration) -> Self {
         self.poll_max = Some(longest);
         self
     }
 
-    /// Runs the transaction at this level, with a snapshot that is taken after the lock. Only for
+    /// Runs the transaction at this level, and takes its snapshot after the lock. Only for
     /// transaction-level locks outside a transaction.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
     }
 
-    /// Refuses to run inside an open transaction ([`Error::InTransaction`]), where the lock would
-    /// outlive the call.
+    /// Refuses the call inside an open transaction ([`Error::InTransaction`]), where the lock would
+    /// outlive it.
     ///
     /// [`Error::InTransaction`]: crate::Error::InTransaction
     pub fn refuse_nested(mut self) -> Self {
@@ -279,14 +275,13 @@ impl Request {
 
     /// Bounds how long the lock may be held. The wait for it does not count.
     ///
-    /// When the bound is reached, the attribute drops an async body and rolls back. If a statement
-    /// still runs 100 ms later, it is cancelled, and the connection is closed. A blocking body, and
-    /// the code between `begin` and `finish`, runs to its end, and a commit that comes too late is
-    /// refused ([`Error::HoldExceeded`]). What the body of a session-level lock has committed
-    /// stays.
+    /// At the limit, the attribute drops an async body and rolls back. If a statement still runs
+    /// 100 ms later, it is cancelled, and the connection is closed. A blocking body, and the code
+    /// between `begin` and `finish`, runs to its end, and a late commit is refused. In each case
+    /// the error is [`Error::HoldExceeded`]. Commits in the body of a session-level lock stay.
     ///
-    /// If the process has stopped, or its packets are dropped, the server ends the session and so
-    /// frees the lock. It does so one second later than the bound, counted from:
+    /// If the process has stopped, or the network drops its packets, the server ends the session,
+    /// which frees the lock. It does so one second after the limit, counted from:
     ///
     /// | the session is | before PostgreSQL 17 | since 17 |
     /// | --- | --- | --- |
@@ -297,16 +292,15 @@ impl Request {
     /// | under a session-level lock, in a statement | the end of that statement | the start of its transaction |
     ///
     /// The call sets `idle_in_transaction_session_timeout`, `transaction_timeout` (17) and, for
-    /// session-level locks, `idle_session_timeout`. Where the server can, it also sets
-    /// `client_connection_check_interval`: while a statement runs, in the wait or under the lock, a
-    /// killed client is noticed within a second. All of them are restored when the lock is
-    /// released.
+    /// session-level locks, `idle_session_timeout`. If the server supports it, the call also sets
+    /// `client_connection_check_interval`: the server then notices within a second that a client
+    /// was killed during a statement. All of them are restored when the lock is released.
     ///
-    /// In a transaction of its own, the call's values replace the session's, also shorter ones, to
-    /// the end of that transaction; but a `transaction_timeout` that the session has stays, and
-    /// from PostgreSQL 17 on counts instead of the one of the table. In a transaction that was open
-    /// before the call, and under a session-level lock, a shorter value of the session stays, and
-    /// so does any `client_connection_check_interval`.
+    /// In a transaction of its own, the call replaces the session's values, even shorter ones,
+    /// until the end of that transaction. Only the session's own `transaction_timeout` stays, and
+    /// counts instead of the limit in the table. In a transaction that was open before the call,
+    /// and under a session-level lock, the session's value stays if it is shorter, and so does any
+    /// `client_connection_check_interval`.
     ///
     /// A statement that never ends is not bounded before 17, nor in a transaction that was open
     /// before the call: set `statement_timeout`.
@@ -318,8 +312,8 @@ impl Request {
     }
 
     /// Takes the locks at the node that has the rows with this value in the distribution column of
-    /// their table. Only for the attribute, which refuses what does not fit: a session-level lock,
-    /// permits, and a stricter isolation level.
+    /// their table. Only for the attribute, which refuses it with a session-level lock, permits, or
+    /// a stricter isolation level.
     #[doc(hidden)]
     #[expect(
         clippy::needless_pass_by_value,
@@ -342,7 +336,7 @@ impl Request {
         self
     }
 
-    /// Makes the caller its origin, unless it has one.
+    /// Sets the caller as its origin, unless it has one.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn with_origin(mut self) -> Self {
         self.origin = self.origin.or(&Origin::here());
@@ -369,7 +363,7 @@ impl<K: LockKey> From<K> for Request {
     }
 }
 
-/// The question of one try to the server: the remaining wait, and the permits in their order.
+/// One try: the remaining wait, and the permits in their order.
 impl Request {
     /// The remaining wait for the server.
     pub(crate) fn budget(&self) -> Wait {
@@ -433,10 +427,10 @@ pub fn keyed<K: LockKey + ?Sized>(key: &K) -> (Key, &'static str) {
 /// The mode of a lock: `ExclusiveLock` or `ShareLock` in `pg_locks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// No other session holds the lock.
+    /// No other session can hold the lock.
     #[default]
     Exclusive,
-    /// Other sessions may hold it, also shared.
+    /// Other sessions can hold the lock, in shared mode.
     Shared,
 }
 
@@ -450,18 +444,18 @@ impl Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the session's own `lock_timeout` allows, which counts for each key. With
+    /// As long as the session's own `lock_timeout` allows for each key. With
     /// [`Request::poll`](crate::Request::poll), forever.
     #[default]
     Session,
-    /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it
-    /// is held.
+    /// Not at all (`pg_try_advisory_*`). If the lock is held, the call returns
+    /// [`Error::NotAvailable`](crate::Error::NotAvailable).
     Never,
     /// At most this long for all keys together, by the server's clock, rounded up to whole
     /// milliseconds. Zero is [`Wait::Never`]; more than 24 days count as 24 days.
     For(Duration),
-    /// Forever, whatever the session's `lock_timeout` is. Its `statement_timeout` still ends the
-    /// wait.
+    /// Without a limit, even if the session has a `lock_timeout`. Its `statement_timeout` still
+    /// ends the wait.
     Forever,
 }
 
@@ -471,7 +465,7 @@ impl From<Duration> for Wait {
     }
 }
 
-/// The isolation level of the transaction that a lock is taken for.
+/// The isolation level of the transaction that a call opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Every statement of the body sees what earlier holders have committed.

@@ -1,10 +1,10 @@
 //! Session-level locks, without the attribute.
 //!
-//! The body is not in a transaction, so it can run several, or none. What it commits is visible
-//! while the lock is still held. For a lock that guards a single transaction use
-//! [`xact`](crate::xact), which releases the lock with the commit.
+//! The body is not in a transaction, so it can run several, or none. Its commits are visible while
+//! the lock is still held. For a lock that guards a single transaction, use [`xact`](crate::xact),
+//! which releases the lock with the commit.
 //!
-//! `#[advisory_lock(…, scope = "session")]` expands to the same calls.
+//! `#[advisory_lock(…, scope = "session")]` expands to these calls.
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, session};
@@ -24,34 +24,35 @@ use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Reques
 ///
 /// # Locking
 ///
-/// One round trip: `SELECT pg_advisory_lock(key)`, which compares process ids while it computes its
-/// argument. Several keys are taken for the message's own transaction first
-/// (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and then for the
-/// session, so that a refused wait leaves none of them held. Held until [`LockGuard::finish`], or
-/// until the session ends. The server counts: a session that already holds the lock gets it at
-/// once, and must release it as often.
+/// One round trip: `SELECT pg_advisory_lock(key)`. Several keys are first taken for the message's
+/// own transaction (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and
+/// then for the session, so that a refused wait leaves none of them held. Held until
+/// [`LockGuard::finish`], or until the session ends. A session that already holds the lock gets it
+/// at once, and must release it as often as it took it.
 ///
-/// If the server's process id (`pg_backend_pid()`) is not the one that the connection was told at
-/// its start, there is a pooler. The call is then refused unless the pooler is known to be in
-/// session mode: [`verify`] has shown it to this process, or the setting `advisory.pooler` is
-/// `session`. The release compares too. For one key it is a query, which the first release on a
-/// connection prepares in a round trip of its own, as the first call of a process reads the
-/// setting.
+/// The statement also compares the server's process id (`pg_backend_pid()`) with the one that the
+/// connection received at its start. If they differ, there is a pooler, and the call is refused
+/// unless the pooler is known to be in session mode: [`verify`] has succeeded in this process, or
+/// the setting `advisory.pooler` is `session`. The release compares them too.
+///
+/// One more round trip reads the setting in the first call of a process, and one more prepares the
+/// release of one key on each connection.
 ///
 /// # Errors
 ///
-/// As [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction, whose
-/// commit would come after the release; the transaction of `begin_test_transaction` does not count.
-/// [`Error::PooledSession`] where the first call of the process finds `advisory.pooler` set to
-/// `transaction`, and behind a pooler that is not known to be in session mode. After an error no
-/// lock of this call is held. [`Error::NotAvailable`], [`Error::TimedOut`] and [`Error::Deadlock`]
-/// leave the connection usable if the server confirms that it holds none of the keys; any other
-/// error of the wait closes it, since the lock may have been granted.
+/// Those of [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction,
+/// since its commit would come after the release; the transaction of `begin_test_transaction` does
+/// not count. [`Error::PooledSession`] if the setting `advisory.pooler` is `transaction` in the
+/// first call of the process, and for a pooler that is not known to be in session mode.
+///
+/// After an error no lock of this call is held. [`Error::NotAvailable`], [`Error::TimedOut`] and
+/// [`Error::Deadlock`] leave the connection usable if the server confirms that it holds none of the
+/// keys. Any other error of the wait closes it, since the lock may have been granted.
 ///
 /// # Cancel safety
 ///
-/// As [`xact::begin`](crate::xact::begin): dropping the future closes the connection. No lock and,
-/// without a pooler, no waiter is left.
+/// Dropping the future closes the connection, as for [`xact::begin`](crate::xact::begin). No lock
+/// and, without a pooler, no waiter is left.
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<C: Connection>(
     conn: &mut C,
@@ -63,21 +64,21 @@ pub fn acquire<C: Connection>(
 /// Takes session-level locks with a guard that owns its connection, and can be stored or moved to a
 /// task.
 ///
-/// For a lock that outlives the function that takes it: a leader that runs for days, a lock for as
-/// long as a client is connected, a worker that hands its lock to another task. For a lock that
-/// ends with a function, use [`acquire`] or the attribute.
+/// For a lock that outlives the function that takes it: a leader that runs for days, a lock that
+/// lasts as long as a client is connected, a worker that hands its lock to another task. For a lock
+/// that ends with a function, use [`acquire`] or the attribute.
 ///
-/// The connection is an `AsyncPgConnection`, or a pooled one by value: deadpool's `Object`, or what
-/// bb8's `get_owned` returns.
+/// The connection is an `AsyncPgConnection`, or a pooled one by value: deadpool's `Object`, or the
+/// result of bb8's `get_owned`.
 ///
 /// # Locking
 ///
-/// As [`acquire`]. Held until [`finish`](crate::OwnedLockGuard::finish), until the guard is
+/// Like [`acquire`]. Held until [`finish`](crate::OwnedLockGuard::finish), until the guard is
 /// dropped, or until the session ends.
 ///
 /// # Errors
 ///
-/// Those of [`acquire`]. The error also gives the connection back.
+/// Those of [`acquire`]. The error also returns the connection.
 ///
 /// # Cancel safety
 ///
@@ -117,28 +118,27 @@ pub fn acquire_owned<C: Connection>(
     lock::acquire_owned(connection, C::pg, request.into().with_origin())
 }
 
-/// Takes session-level locks on a connection of a pool, with a guard that owns that connection.
-/// While it waits, the connection is in the pool.
+/// Takes session-level locks with a guard that owns a connection of a pool. While it waits, the
+/// call occupies no connection.
 ///
-/// For a lock that is waited for as long as another process holds it: a standby of a leader, an
-/// importer in line. For a connection of your own use [`acquire_owned`], which holds it while it
-/// waits.
+/// For a long wait, such as that of a leader's standby. On a connection of your own use
+/// [`acquire_owned`], which occupies it while it waits.
 ///
 /// The pool is one of bb8 or deadpool, or a [`Pool`](crate::Pool) of your own with
 /// [`owned_connection`](crate::Pool::owned_connection).
 ///
 /// # Locking
 ///
-/// `SELECT pg_try_advisory_lock(key)` on a connection from the pool, which it returns if the lock
-/// is held elsewhere; then a pause, and again. The pauses are those of [`Request::poll`], from 250
-/// ms if the request does not say. A request without a wait polls until the lock is free; with
+/// Polls: each try sends `SELECT pg_try_advisory_lock(key)` on a connection from the pool and, if
+/// the lock is held elsewhere, returns the connection. [`Request::poll`] sets the pauses, which
+/// begin with 250 ms by default. Without a wait the call polls until the lock is free; with
 /// [`Wait::Never`](crate::Wait::Never) it tries once. Held until
 /// [`finish`](crate::OwnedLockGuard::finish), until the guard is dropped, or until the session
 /// ends.
 ///
 /// The time in which the pool has no connection counts as part of the wait, but only the pool's own
-/// timeout bounds it; with [`Wait::Never`](crate::Wait::Never) it waits for a connection for five
-/// seconds at most.
+/// timeout ends it. With [`Wait::Never`](crate::Wait::Never) the call waits at most five seconds
+/// for a connection.
 ///
 /// # Errors
 ///
@@ -147,9 +147,9 @@ pub fn acquire_owned<C: Connection>(
 ///
 /// # Cancel safety
 ///
-/// Dropping the future between two tries, or while it waits for the pool, has no effect: it has no
-/// connection then. Dropped during a try, it closes that connection, and the pool opens another. No
-/// lock is left.
+/// Between two tries, and while it waits for the pool, the future has no connection, and dropping
+/// it has no effect. Dropping it during a try closes that connection, and the pool opens another.
+/// No lock is left.
 ///
 /// # Examples
 ///
@@ -193,18 +193,18 @@ where
 /// Checks with two connections of a pool that session-level locks exclude each other. Call it when
 /// the program starts.
 ///
-/// Behind a pooler in transaction mode two clients share one session of the server: both get the
+/// With a pooler in transaction mode, two clients can share one session of the server: both get the
 /// lock, and neither can be sure to release it. Some databases that speak PostgreSQL's protocol
-/// accept the functions and do nothing. Behind a pooler in session mode, session-level locks are
+/// accept the functions and do nothing. With a pooler in session mode, session-level locks are
 /// refused until this function has succeeded, unless the setting `advisory.pooler` is `session`.
 ///
 /// # Locking
 ///
 /// Asks whether the server is a standby (`pg_is_in_recovery()`) or a worker node of Citus, and
 /// whether each connection keeps its backend (`pg_backend_pid()`) while the other has a transaction
-/// open. Then it takes the lock on a random key on the first connection, and tries it on the
-/// second: on a number, and on a pair of numbers. Nothing is held afterwards: after an error that
-/// can have left a lock, the pool drops both connections.
+/// open. Then it takes a random key of each key space on the first connection, and tries it on the
+/// second. Nothing is held afterwards: after an error that can have left a lock, the pool drops
+/// both connections.
 ///
 /// # Errors
 ///

@@ -1,10 +1,8 @@
-//! The parts of the statements about locks, and the statements that belong to no way of holding
-//! one. `lock::way` has the others.
+//! Parts of the statements in `lock::way`, and the other statements about locks.
 //!
-//! Functions, operators and types are qualified with `pg_catalog.`, so that neither the
-//! `search_path` nor a function of the same name can change what runs. Statements contain only
-//! numbers and text made here; [`query_comment`](crate::query_comment) makes the comment in front
-//! safe.
+//! Functions, operators and types are qualified with `pg_catalog.`, so that no `search_path` can
+//! change their meaning. Statements contain only numbers and text made here;
+//! [`query_comment`](crate::query_comment) makes the comment in front safe.
 
 macro_rules! put {
     ($sql:expr, $($text:tt)*) => {
@@ -81,16 +79,16 @@ impl fmt::Display for IsBackend {
     }
 }
 
-/// A condition that makes the commit wait for the disk, whatever the session's `synchronous_commit`
-/// is. Plain SQL, to be qualified. The server prepares each function for each statement, even if it
-/// calls none, so there are few.
+/// A condition that makes the commit wait for the disk, even with the session's
+/// `synchronous_commit` off. Plain SQL, to be qualified. It has few functions, because the server
+/// prepares each of them for each statement, even if it calls none.
 pub(crate) const IS_DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') \
      = ANY (CAST('{off,local,remote_write}' AS text[])) \
      THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
 
-/// How the transaction `asked.id` has ended, without waiting for it: `own` for the one that asks,
-/// and NULL for one that the server does not know, such as after a failover. What the snapshot does
-/// not show yet is in progress. Plain SQL, to be qualified.
+/// The outcome of the transaction `asked.id`, without waiting for it: `own` for the current
+/// transaction, `in progress` for one that the snapshot does not show, and NULL for one that the
+/// server does not know, such as after a failover. Plain SQL, to be qualified.
 pub(crate) const OUTCOME: &str = "CASE WHEN asked.id = pg_current_xact_id_if_assigned() THEN 'own' \
      WHEN asked.id > pg_current_xact_id() THEN NULL \
      WHEN NOT pg_visible_in_snapshot(asked.id, pg_current_snapshot()) THEN 'in progress' \
@@ -98,15 +96,10 @@ pub(crate) const OUTCOME: &str = "CASE WHEN asked.id = pg_current_xact_id_if_ass
 
 pub(crate) const IDLE_IN_TRANSACTION: &str = "idle_in_transaction_session_timeout";
 
-/// A timeout of the session as an interval, zero if there is none.
-fn timeout(setting: &str) -> String {
-    format!("CAST(pg_catalog.current_setting('{setting}') AS pg_catalog.interval)")
-}
-
-/// A column that bounds a timeout to the transaction's end, unless the session's is shorter: by an
-/// interval, and the same in milliseconds.
+/// A column that bounds a timeout until the end of the transaction, unless the session's is
+/// shorter. Takes the bound as an interval and in milliseconds.
 pub(crate) fn at_most(setting: &str, interval: &str, millis: &str) -> String {
-    let now = timeout(setting);
+    let now = format!("CAST(pg_catalog.current_setting('{setting}') AS pg_catalog.interval)");
     format!(
         "CASE WHEN {now} OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR {now} OPERATOR(pg_catalog.>) {interval} \
          THEN pg_catalog.set_config('{setting}',CAST(LEAST({millis},CAST(2147483647 AS pg_catalog.int8)) AS pg_catalog.text),true) END"
@@ -120,25 +113,25 @@ pub(crate) fn savepoint(outer: NonZeroU32) -> String {
     format!("advisory_savepoint_{outer}")
 }
 
-/// Undoes what was done since the savepoint of a call in the transaction of this depth, and
-/// releases the keys that were taken under it.
+/// Rolls back to the savepoint of a call in the transaction of this depth, and releases the keys
+/// that were taken under it.
 pub(crate) fn rollback_to_savepoint(outer: NonZeroU32) -> String {
     let savepoint = savepoint(outer);
     format!("ROLLBACK TO SAVEPOINT {savepoint};RELEASE SAVEPOINT {savepoint}")
 }
 
-/// Ends the transaction and the session. If the role must not end its own session, as after a
-/// `SET ROLE`, the session is left in a failed transaction: it holds no lock and refuses every
-/// statement. The level is named because a role's defaults can make a statement wait for a
-/// snapshot.
+/// Ends the transaction and the session. A role may not have the right to end its own session, as
+/// after a `SET ROLE`: the session is then left in a failed transaction, where it holds no lock and
+/// refuses every statement. The level is named because a role's defaults can make a statement wait
+/// for a snapshot.
 #[cfg(feature = "diesel-async")]
 pub(crate) const TERMINATE: &str = "ROLLBACK;\
      SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
      SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());\
      SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";
 
-/// Rolls back, and leaves the session in a failed transaction: it holds no lock and refuses every
-/// statement. The level is named as in `TERMINATE`.
+/// Rolls back, and leaves the session in a failed transaction, where it holds no lock and refuses
+/// every statement. The level is named for the reason given at `TERMINATE`.
 #[cfg(feature = "postgres")]
 pub(crate) const POISON: &str = "ROLLBACK;\
      SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\

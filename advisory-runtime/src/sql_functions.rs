@@ -1,10 +1,10 @@
-//! Gives other programs the numbers that this crate locks, as a Diesel migration.
+//! SQL functions that compute the numbers of lock keys, as a Diesel migration.
 //!
-//! Use it if a lock is shared with a program that is not Rust: another service, a `psql` script, a
-//! trigger. Rust programs share a declared lock (`#[derive(LockKey)]`) instead. PostgreSQL 15 to
-//! 18, no extension.
+//! Use them to share a lock with a program that is not Rust: another service, a `psql` script, a
+//! trigger. Rust programs share a declared lock (`#[derive(LockKey)]`) instead. The functions need
+//! PostgreSQL 15 to 18, and no extension.
 //!
-//! | function | returns | the same in Rust |
+//! | function | returns | in Rust |
 //! | --- | --- | --- |
 //! | `advisory_key(rendered text)` → `bigint` | the number of a rendered key | every pattern without `derivation = "…"` |
 //! | `advisory_escape(value text)` → `text` | the text as a placeholder renders it: `%` as `%25`, `:` as `%3A` | `<value>` |
@@ -35,9 +35,9 @@
 //! GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
 //! ```
 //!
-//! PUBLIC has no right to call them: HTTP gateways publish what their role may call, and anyone who
-//! can lock any key can stop those who need it. The functions run with the caller's rights and a
-//! pinned `search_path`, and do not call each other.
+//! PUBLIC has no right to call them: HTTP gateways publish all functions that their role may call,
+//! and whoever can lock any key can stop those who need it. The functions run with the caller's
+//! rights and a pinned `search_path`, and do not call each other.
 //!
 //! # Locking
 //!
@@ -66,16 +66,16 @@
 //! # What the recipes get wrong
 //!
 //! Four functions have the names of a recipe in circulation, so that its callers keep working. They
-//! compute the same numbers, except that `lower` changes only A to Z, while the recipe follows the
-//! database's locale. A program that uses both, or JavaScript's `toLowerCase().trim()`, must pass
-//! ASCII, or text that is already lower-case and trimmed.
+//! compute the recipe's numbers, except that `lower` changes only A to Z, while the recipe's
+//! follows the database's locale. A program that uses both, or JavaScript's `toLowerCase().trim()`,
+//! must pass ASCII, or text that is already lower-case and trimmed.
 //!
 //! | the recipe says | in fact |
 //! | --- | --- |
 //! | `digest()`, so `CREATE EXTENSION pgcrypto` | `sha256()` is built in since PostgreSQL 11 |
 //! | `IF v_lock_id > 9223372036854775807` makes the number signed | the condition is never true: the shift has already set the sign |
 //! | `pg_advisory_lock` has an optional timeout | it has none; set `lock_timeout` |
-//! | the lock expires after 30 seconds | no advisory lock expires; a timeout beside the work releases it while the work goes on |
+//! | the lock expires after 30 seconds | no advisory lock expires; a timeout outside of the work releases it while the work goes on |
 //! | acquire in one request to an HTTP gateway, release in another | they may use two sessions, and the lock stays; use a transaction-level lock in one request |
 //! | `hashtext` is a CRC32 | it is a 32-bit variant of [lookup3](https://github.com/postgres/postgres/blob/REL_18_STABLE/src/common/hashfn.c), and undocumented |
 //! | `substr(md5(…), 1, 16)` is the first 16 bytes | it is 16 hexadecimal digits, so 8 bytes: all that a `bigint` holds |
@@ -141,6 +141,5 @@ pub const ADVISORY_KEYS_UP: &str =
 /// # Errors
 ///
 /// 42883 if one of the functions is gone, 2BP01 if something uses one; then nothing is dropped.
-///
 pub const ADVISORY_KEYS_DOWN: &str =
     include_str!("../migrations/2026-01-01-000000_advisory_keys/down.sql");

@@ -1,12 +1,11 @@
 //! Transaction-level locks, without the attribute.
 //!
-//! [`begin`] opens a transaction that holds the lock, the caller works on [`LockGuard::conn`], and
-//! [`LockGuard::finish`] commits or rolls back. [`lock`] takes a lock in a transaction that is
+//! [`begin`] opens a transaction that holds the lock. Its statements run on [`LockGuard::conn`],
+//! and [`LockGuard::finish`] commits or rolls back. [`lock`] takes a lock in a transaction that is
 //! already open.
 //!
-//! `#[advisory_lock(…, scope = "xact")]` expands to the same calls. They are two instead of one
-//! with a closure, because the future of a generic function that takes an async closure is not
-//! `Send`.
+//! `#[advisory_lock(…, scope = "xact")]` expands to these calls. There is no function that takes a
+//! closure: the future of a generic function that takes an async closure is not `Send`.
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, xact};
@@ -26,22 +25,21 @@ use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 ///
 /// # Locking
 ///
-/// One round trip. Outside of a transaction it sends
+/// One round trip. Outside of a transaction, one message has
 /// `SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE`,
-/// `SELECT pg_advisory_xact_lock(key)` and `BEGIN` in one message: held until the transaction ends.
-/// Inside a transaction it sends `SAVEPOINT` and takes the lock: `Ok` keeps it until the end of the
-/// outer transaction, `Err` releases it with the savepoint.
+/// `SELECT pg_advisory_xact_lock(key)` and `BEGIN`, and the lock is held until the transaction
+/// ends. Inside a transaction, the message sets a `SAVEPOINT` and takes the lock: `Ok` keeps it
+/// until the end of the outer transaction, and `Err` releases it with the savepoint.
 ///
 /// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot must be younger
-/// than the lock. So the same message first takes the lock for the session, then opens the
-/// transaction and hands the lock over
-/// (`SELECT pg_advisory_xact_lock(key), pg_advisory_unlock(key)`).
+/// than the lock. The message first takes the lock for the session, then opens the transaction and
+/// hands the lock over (`SELECT pg_advisory_xact_lock(key), pg_advisory_unlock(key)`).
 ///
-/// It waits as long as the request says. [`Wait::For`] sets `lock_timeout` and restores it before
-/// the body runs; with several keys, each wait gets what is left of the budget, by the server's
-/// clock. [`Wait::Never`] sends `BEGIN` and `pg_try_advisory_xact_lock`: for one key in one round
-/// trip, for several in two, and one more if the lock is held. [`Request::poll`] repeats that.
-/// `statement_timeout` is not changed, and can end the wait too.
+/// [`Wait::For`] sets `lock_timeout` and restores it before the body runs; with several keys, each
+/// wait gets the remaining time, by the server's clock. [`Wait::Never`] sends `BEGIN` and
+/// `pg_try_advisory_xact_lock`: in one round trip for one key, in two for several, and in one more
+/// if the lock is held. [`Request::poll`] repeats that. `statement_timeout` is not changed, and can
+/// end the wait too.
 ///
 /// # Errors
 ///
@@ -50,17 +48,17 @@ use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 /// [`Error::TaskDeadlock`], [`Error::StaleSnapshot`], [`Error::InTransaction`],
 /// [`Error::ForeignTransaction`], [`Error::Standby`], [`Error::PooledSession`], [`Error::NoKeys`],
 /// [`Error::BrokenConnection`], and [`Error::Database`] for every other answer. After an error no
-/// lock of this call is held. An outer transaction goes on, unless it had failed or ended before;
-/// one that Diesel does not know of can only be rolled back, and if it had failed, the connection
-/// is closed.
+/// lock of this call is held. An outer transaction goes on, unless it had failed or ended before.
+/// One that Diesel does not know of can only be rolled back; if it had failed, the connection is
+/// closed.
 ///
 /// # Cancel safety
 ///
 /// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes
 /// the connection, and with it the transaction around a nested call. No lock, no open transaction
 /// and, without a pooler, no waiter is left. A pool replaces the connection; on a connection of
-/// your own, every further call fails with [`Error::BrokenConnection`]. Dropping a call between two
-/// tries of [`Request::poll`] leaves its connection open. See
+/// your own, every further call fails with [`Error::BrokenConnection`]. Between two tries of
+/// [`Request::poll`], a drop leaves the connection open. See
 /// [`cancellation`](crate::guide::cancellation).
 ///
 /// [`Isolation::RepeatableRead`]: crate::Isolation::RepeatableRead
@@ -75,24 +73,24 @@ pub fn begin<C: Connection>(
     lock::begin(conn, C::pg, request.into().with_origin())
 }
 
-/// Takes the advisory lock on a key, or on several, in the middle of an open transaction, which
-/// holds it until its end.
+/// Takes the advisory lock on a key, or on several, in an open transaction, which holds it until
+/// its end.
 ///
-/// For a key that is known only after a first read. Read again what the lock guards, even if the
-/// first read has seen it: an earlier holder may have changed it since. If the key is known before
-/// the transaction, use [`begin`] or the attribute. The transaction is one that Diesel opened, or
-/// that of a body under `#[advisory_lock]`.
+/// For a key that is known only after a first read. Read the guarded rows again after the call: an
+/// earlier holder may have changed them since the first read. If the key is known before the
+/// transaction, use [`begin`] or the attribute. Diesel must have opened the transaction, or it must
+/// be that of a body under `#[advisory_lock]`.
 ///
 /// # Locking
 ///
 /// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 /// `SELECT pg_advisory_xact_lock(key)` and `RELEASE SAVEPOINT` in one message. The `SET` does
-/// nothing under READ COMMITTED, and fails at the stricter levels, whose snapshot is older than the
-/// lock. [`Wait::Never`](crate::Wait::Never) asks as [`try_lock`] does.
+/// nothing under READ COMMITTED, and fails at the stricter levels, where the snapshot is older than
+/// the lock. [`Wait::Never`](crate::Wait::Never) sends the query of [`try_lock`].
 ///
-/// Held until the transaction ends, or until a savepoint in which it was taken is rolled back.
-/// There is no body for [`Request::max_hold`] to bound: it only makes the server bound how long the
-/// client is idle, until the end of the transaction.
+/// Held until the transaction ends, or until a savepoint around the call is rolled back.
+/// [`Request::max_hold`] has no body to bound: it only limits, at the server, how long the client
+/// may be idle until the end of the transaction.
 ///
 /// # Errors
 ///
@@ -100,13 +98,11 @@ pub fn begin<C: Connection>(
 /// and directly in the transaction of `begin_test_transaction`, which does not count as one.
 /// [`Error::StaleSnapshot`] in a REPEATABLE READ or SERIALIZABLE transaction, unless it already
 /// holds the key. [`Error::InFailedTransaction`] (25P02) after a statement that failed.
-/// [`Error::InTransaction`] for a request with an isolation level or `refuse_nested`. Otherwise as
-/// [`begin`]: [`Error::NotAvailable`], [`Error::TimedOut`] (55P03), [`Error::Deadlock`] (40P01),
-/// [`Error::Cancelled`] (57014), [`Error::LockTableFull`] (53200), [`Error::SelfDeadlock`],
-/// [`Error::NoKeys`], [`Error::BrokenConnection`], [`Error::Database`].
+/// [`Error::InTransaction`] for a request with an isolation level or `refuse_nested`. Otherwise
+/// those of [`begin`].
 ///
-/// After a refusal the savepoint is rolled back: no lock of this call is held, and the transaction
-/// goes on. With [`Wait::Never`](crate::Wait::Never) one key has no savepoint, and
+/// After an error the savepoint is rolled back: no lock of this call is held, and the transaction
+/// goes on. With [`Wait::Never`](crate::Wait::Never) and one key there is no savepoint, and
 /// [`Error::Database`] leaves a failed transaction.
 ///
 /// # Cancel safety
@@ -149,30 +145,29 @@ pub fn lock<C: Connection>(
     lock::lock(conn, C::pg, request.into().with_origin())
 }
 
-/// Takes the advisory lock on a key in the middle of an open transaction if it is free, and returns
-/// whether it was.
+/// Takes the advisory lock on a key in an open transaction if it is free, and returns whether it
+/// did.
 ///
-/// It never waits, whatever the request says. To wait, or for an error that names the lock, use
-/// [`lock`]. What it says of reading again is true here too.
+/// It never waits, and ignores the wait of the request. To wait, or for an error that names the
+/// lock, use [`lock`]. As there, read the guarded rows again after the call.
 ///
 /// # Locking
 ///
-/// One key is one query of `pg_try_advisory_xact_lock(key)`: one round trip, and one more when this
-/// connection prepares the query. On a blocking connection two, because it is prepared each time.
-/// Several keys, [permits](Request::permits), [`Request::max_hold`], and a call behind a pooler or
-/// above READ COMMITTED take three: a savepoint is set, so that a miss takes none of the keys.
+/// One key takes one query of `pg_try_advisory_xact_lock(key)`: one round trip, and one more when
+/// this connection prepares the query, which a blocking connection does each time. Three round
+/// trips for several keys, [permits](Request::permits) and [`Request::max_hold`], with a pooler,
+/// and above READ COMMITTED: a savepoint is set, so that a miss takes none of the keys.
 ///
-/// Held until the transaction ends, or until a savepoint in which it was taken is rolled back.
+/// Held until the transaction ends, or until a savepoint around the call is rolled back.
 ///
 /// # Errors
 ///
-/// Those of [`lock`], except for a lock that is held elsewhere, which is `Ok(false)`.
+/// Those of [`lock`], except that a lock held elsewhere is `Ok(false)`.
 /// [`Error::NotInTransaction`], [`Error::StaleSnapshot`] and [`Error::InTransaction`] leave the
-/// transaction as it was. After [`Error::Database`] it has failed, as after any query, or its
-/// connection is closed: behind a pooler that does not track prepared statements and is not
-/// recognized, another client's statement can answer instead of the query, which is never taken for
-/// the lock. A transaction that the program ended by SQL, while Diesel still counts it, is found
-/// only in debug builds.
+/// transaction as it was. After [`Error::Database`] the transaction has failed, or its connection
+/// is closed. With a pooler that does not track prepared statements and is not recognized, another
+/// client's statement can answer: that is such an error, and never counts as the lock. Only debug
+/// builds notice that the program ended the transaction by SQL while Diesel still counts it.
 ///
 /// # Cancel safety
 ///

@@ -1,9 +1,9 @@
 //! The locks that each connection holds: those of running calls, and those that a nested call has
 //! left to the transaction around it.
 //!
-//! A connection is identified by its address, since Diesel has no place for such a record. A
-//! transaction that Diesel began has no name, so only the server knows whether it is still the one
-//! that a lock was left to: such a lock is doubtful.
+//! A connection is identified by its address, since Diesel has no place for such a record. Diesel's
+//! transactions have no names, so only the server knows whether the current one still has a lock
+//! that was left to an earlier one: such a lock is doubtful.
 
 use super::LockSet;
 use crate::Key;
@@ -93,11 +93,11 @@ impl CallLocks {
         }
     }
 
-    /// The call is over, and the transaction around it keeps them.
+    /// Leaves the locks of a call that has ended to the transaction around it.
     pub(crate) fn hand_to_transaction(&mut self, outer: NonZeroU32) {
         if let Some(entered) = self.0.take() {
             for entry in connections().entry(entered.address).or_default() {
-                // A lock that was left to a savepoint of the body's own may be gone with it, and
+                // A lock that was left to the body's own savepoint may have ended with it, and
                 // stays doubtful.
                 let is_own =
                     matches!(entry.state, CallState::Left(depth) if Some(depth) == entered.depth);
@@ -126,8 +126,8 @@ impl Entry {
         matches!(self.state, CallState::Runs(_))
     }
 
-    /// Returns whether it is held for sure: it runs, or a call runs inside the transaction that it
-    /// was left to.
+    /// Returns whether the lock is certainly held: its call runs, or a call runs inside the
+    /// transaction that it was left to.
     fn is_certain(&self, all: &[Self]) -> bool {
         let CallState::Left(depth) = self.state else {
             return true;
@@ -156,12 +156,12 @@ pub(crate) fn certain(address: usize) -> Vec<Arc<LockSet>> {
     select(address, true, |held| Arc::clone(&held.locks))
 }
 
-/// Like [`certain`], with the server's knowledge of them.
+/// Like [`certain`], with the permit and the server process.
 pub(super) fn held_here(address: usize) -> Vec<HeldHere> {
     select(address, true, Clone::clone)
 }
 
-/// The locks that it may hold besides.
+/// The locks that the connection may still hold.
 pub(crate) fn doubtful(address: usize) -> Vec<Arc<LockSet>> {
     select(address, false, |held| Arc::clone(&held.locks))
 }

@@ -14,14 +14,14 @@ pub(crate) struct LockSet {
     pub(crate) locks: Vec<(Slot, Lock)>,
     pub(crate) mode: Mode,
     pub(crate) place: CallSite,
-    /// Those held exclusively whose keys have no placeholders, so that each pattern is one lock:
+    /// The exclusive locks of patterns without placeholders, each of which is certainly one lock:
     /// pattern and number.
     pub(crate) gates: Vec<String>,
-    /// True if the call has waited in the queues of these keys, whose turns it holds to its end.
+    /// True if the call holds the turns of these keys, in the process's queue, to its end.
     pub(crate) has_turn: bool,
 }
 
-/// The resource from which a lock excludes others.
+/// The resource that a lock protects at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     Key(Key),
@@ -83,7 +83,7 @@ impl LockSet {
         }
     }
 
-    /// The keys with their names; of a lock with permits the one that was taken.
+    /// The keys with their names; with a permit, its key instead.
     pub(crate) fn keys_and_names(
         &self,
         permit: Option<Key>,
@@ -97,19 +97,8 @@ impl LockSet {
             })
     }
 
-    #[cfg_attr(
-        not(feature = "diesel-async"),
-        expect(
-            clippy::unnecessary_filter_map,
-            reason = "blocking Diesel has no leases"
-        )
-    )]
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
-        self.locks.iter().filter_map(|(slot, _)| match slot {
-            Slot::Key(key) => Some(*key),
-            #[cfg(feature = "diesel-async")]
-            Slot::Lease(_) => None,
-        })
+        self.keys_and_names(None).map(|(key, _)| key)
     }
 
     pub(crate) fn has(&self, slot: Slot) -> bool {

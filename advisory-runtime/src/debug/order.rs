@@ -1,8 +1,8 @@
 //! The order in which this process acquires its locks. Debug builds record it, so that a test can
 //! assert that there is one order.
 //!
-//! As in the kernel's lockdep there is an edge for each lock that was asked for while another was
-//! held, by key pattern. A cycle is a deadlock that can happen, even if it has not.
+//! As in the kernel's lockdep, there is an edge from each lock to those that were requested while
+//! it was held, by key pattern. A cycle is a possible deadlock, even if it has not happened.
 
 use super::lock_set::Lock;
 use super::{LockSet, connection_locks, self_deadlock};
@@ -15,8 +15,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 const FILE: &str = "ADVISORY_LOCK_ORDER";
 
-/// The most edges that are recorded: more come from keys without a pattern, each of which is a lock
-/// of its own.
+/// The maximum number of recorded edges. Only keys without a pattern, each a lock of its own, make
+/// more.
 const MOST: usize = 4_096;
 
 static RECORDED: LazyLock<Mutex<Recorded>> = LazyLock::new(|| Mutex::new(Recorded::new()));
@@ -95,24 +95,23 @@ impl Recorded {
     }
 }
 
-/// Records that a call that waits asked for these locks, on the connection at this address, which
-/// also holds `left`. A lease has no connection.
+/// Records that a call that waits has requested these locks on the connection at this address,
+/// which also holds `left`. A lease has no connection.
 pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockSet) {
     let mut here = address.map(connection_locks::certain).unwrap_or_default();
     here.extend_from_slice(left);
     let there = self_deadlock::held_by_bodies(address);
     if here.is_empty() && there.is_empty() {
-        // Creates the file: without edges it says that no lock was asked for under another one.
+        // Creates the file: an empty one says that no lock was requested under another.
         LazyLock::force(&RECORDED);
         return;
     }
-    // Only those of this connection: a lock with the same number may be another database's.
+    // Only those of this connection: on another, an equal number may be another database's lock.
     let gates = here.iter().flat_map(|locks| locks.gates.clone());
     let gates: Vec<String> = gates.collect();
     let mut recorded = recorded();
     for (slot, lock) in &asked.locks {
-        // A session that holds it gets it again at once, except exclusively what it holds in shared
-        // mode.
+        // A session gets its own lock again at once, unless it asks for a shared lock exclusively.
         let has = |locks: &Arc<LockSet>| {
             locks.has(*slot) && (locks.mode == Mode::Exclusive || asked.mode == Mode::Shared)
         };
@@ -125,7 +124,7 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
             }
         }
         for held in &there {
-            // Its holder would wait for itself.
+            // A lock under itself is a deadlock of one task, which `self_deadlock` reports.
             let others = held.locks.iter().filter(|(other, _)| other != slot);
             for (_, other) in others {
                 recorded.add((other, held), (lock, asked), &[]);
@@ -135,15 +134,14 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
 }
 
 /// The order in which this process has taken its locks so far.
-///
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockOrder {
-    /// Every lock that was asked for while another was held, by key pattern and mode, with the
-    /// places where that happened first.
+    /// Each pair of a held lock and one that was requested meanwhile, by key pattern and mode, with
+    /// the places of its first occurrence.
     pub edges: Vec<Edge>,
-    /// The cycles, each a deadlock that can happen: the last edge asks for the lock that the first
-    /// one holds.
+    /// The cycles, each a possible deadlock: the last edge requests the lock that the first one
+    /// holds.
     pub cycles: Vec<Vec<Edge>>,
     /// True if every edge is here: at most 4,096 are recorded.
     pub is_complete: bool,
@@ -152,19 +150,19 @@ pub struct LockOrder {
 /// Returns the order in which this process has acquired its locks so far. Only debug builds record
 /// it.
 ///
-/// A lock is held while the body under it runs; the lock of a nested call until the end of the
-/// transaction around it. There is an edge to each lock that is asked for meanwhile, on the same
-/// connection, and inside the body on any other. A call that does not wait
-/// ([`Wait::Never`](crate::Wait::Never)) adds no edge, though its lock is held afterwards. Neither
-/// do the locks of one call among themselves, nor a lock that the session already holds.
+/// A lock is held while the body under it runs; the lock of a nested call is held until the end of
+/// the transaction around it. There is an edge from a held lock to each lock that is requested
+/// meanwhile: on its connection and, inside its body, on any other. A call that does not wait
+/// ([`Wait::Never`](crate::Wait::Never)) adds no edge to its lock, nor does a lock that the session
+/// already holds. There are no edges between the locks of one call.
 ///
-/// A lock is identified by its key pattern, without the names of its placeholders; a key without a
-/// pattern by its number. A third lock that both sides of a cycle hold rules the cycle out, if it
-/// is exclusive, held each time on the connection that asks, and its key has no placeholders: only
-/// such a lock is certainly the same one.
+/// A lock is identified by its key pattern, without the names of its placeholders, or by its number
+/// if it has no pattern. A third lock that both sides of a cycle hold rules the cycle out if it is
+/// certainly one lock: exclusive, held on the requesting connection, with a key without
+/// placeholders.
 ///
 /// If the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there,
-/// one a line, and `cargo advisory graph` draws them. Write the whole path: tests run in the
+/// one a line, and `cargo advisory graph` draws them. Write an absolute path: tests run in the
 /// folders of their packages.
 ///
 /// # Examples
@@ -191,15 +189,16 @@ pub fn lock_order() -> LockOrder {
     }
 }
 
-/// [`lock_order`], for a test: fails if two calls could wait for each other, even if they have not.
+/// Asserts that the calls so far cannot wait for each other, even if none has: [`lock_order`] for a
+/// test.
 ///
-/// It knows what ran before it in this process. Call it at the end of each test that acquires locks
-/// under locks: the test that ends last sees all of them.
+/// It sees all earlier calls of this process. Call it at the end of each test that acquires locks
+/// under locks, so that the test that ends last sees all calls.
 ///
 /// # Panics
 ///
-/// If locks were acquired in more than one order: the message has each cycle with its places. If
-/// the record is incomplete, and in a release build, which has none.
+/// If locks were acquired in more than one order; the message has each cycle with its places. If
+/// the record is incomplete, or in a release build, which has none.
 #[track_caller]
 pub fn assert_lock_order() {
     let is_recorded = cfg!(debug_assertions);
@@ -208,11 +207,8 @@ pub fn assert_lock_order() {
         "the order of locks is recorded in debug builds only: put `#[cfg(debug_assertions)]` on this test"
     );
     let order = lock_order();
-    let texts = order
-        .cycles
-        .iter()
-        .map(|cycle| message(&cycle.iter().collect::<Vec<_>>()));
-    let texts: Vec<String> = texts.collect();
+    let text = |cycle: &Vec<Edge>| message(&cycle.iter().collect::<Vec<_>>());
+    let texts: Vec<String> = order.cycles.iter().map(text).collect();
     assert!(texts.is_empty(), "{}", texts.join("\n\n"));
     assert!(
         order.is_complete,

@@ -38,16 +38,15 @@ impl Drop for InBody {
     }
 }
 
-/// Returns whether a body of this task holds the turn of one of these keys in their queue, to its
-/// end.
+/// Returns whether a body of this task holds the turn of one of these keys.
 pub(crate) fn has_turn(request: &Request) -> bool {
     let held = held_by_bodies(None);
     let mut turns = held.iter().filter(|locks| locks.has_turn);
     turns.any(|locks| locks.keys().any(|key| request.keys.contains(&key)))
 }
 
-/// The locks that this task holds inside locked bodies, on other connections than the one at this
-/// address: those of each body, and those that were left to its transaction.
+/// The locks that this task holds inside locked bodies, on connections other than the one at this
+/// address: those of each body, and those that nested calls left to its transaction.
 pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     let mut found: Vec<Arc<LockSet>> = Vec::new();
     let bodies = BODIES.try_with(|bodies| bodies.borrow().clone());
@@ -100,9 +99,9 @@ pub(super) async fn waits_forever<D: Driver>(
         && !held_in_database(conn, &held).await.is_empty()
 }
 
-/// The keys of a request that this task holds on another connection than the one at this address,
-/// in a mode that excludes it, with the server's process that holds them. Behind a pooler nobody
-/// knows the process.
+/// The keys of a request that this task holds on connections other than the one at this address, in
+/// a mode that excludes the request, with the server process of each. With a pooler the process is
+/// not known.
 fn held_by_this_task(address: usize, request: &Request) -> Vec<(Key, u32)> {
     let mut held = Vec::new();
     for other in addresses_of_bodies() {
@@ -146,5 +145,5 @@ pub(super) async fn held_in_database<D: Driver>(
     confirmed
 }
 
-/// The number of locks of one question: a function has at most 100 arguments.
+/// The number of locks in one query: a function has at most 100 arguments.
 const MOST: usize = 64;

@@ -2,9 +2,9 @@
 //! server sees no cycle there: the session that holds a lock is idle, while its task waits on
 //! another session.
 //!
-//! Each call that waits without a limit is a node, with what it asks for and what its task cannot
-//! release before: the locks of the bodies that the thread is polling, and the turns of their
-//! `queue`s. The call that closes a cycle is refused.
+//! Each call that waits without a limit is a node. It has the locks that the call asks for, and
+//! those that its task holds meanwhile: the locks of the bodies that the thread is polling, and the
+//! turns of their `queue`s. The call that closes a cycle is refused.
 
 use super::connection_locks::{self, HeldHere};
 use super::self_deadlock::{self, has_no_lock_timeout, held_in_database};
@@ -69,7 +69,7 @@ enum Resource {
 }
 
 impl Resource {
-    /// A lock whose holder the server can confirm.
+    /// The key and the process of a lock, by which the server can confirm it.
     fn lock(&self) -> Option<(Key, u32)> {
         match self {
             Self::Lock { key, process, .. } => process.map(|process| (*key, process)),
@@ -86,14 +86,13 @@ impl Resource {
     }
 }
 
-/// A lock or a turn that one waiting call asks for, and the task of another holds.
+/// A lock or a turn that one waiting call asks for and the task of another holds.
 struct Edge<'n> {
     to: &'n Node,
     held: &'n Held,
 }
 
-/// Waiting calls, and which of the locks that their tasks hold are known to be those of one
-/// database.
+/// Waiting calls, and a test of whether a lock of their tasks is known to be in one database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
     is_known: &'n dyn Fn(&Resource) -> bool,
@@ -281,8 +280,8 @@ pub(super) async fn wait<D: Driver>(
     if locks.has_turn {
         held.extend(turns(locks, |_| true));
     }
-    // Behind a pooler nobody knows the server's processes. Where the session's own timeout bounds
-    // the wait, it is not a deadlock.
+    // With a pooler the server's processes are not known. If the session's own timeout bounds the
+    // wait, it is not a deadlock.
     if held.is_empty()
         || conn.server_process().await.is_none()
         || !is_forever && !has_no_lock_timeout(conn).await
@@ -295,7 +294,7 @@ pub(super) async fn wait<D: Driver>(
     };
     let waiting = enter(asked, locks.place, held);
     if let Some(locks) = possible_cycle(&waiting) {
-        // Another database can have these numbers.
+        // Another database can have locks with these numbers.
         let confirmed = held_in_database(conn, &locks).await;
         let is_known = |resource: &Resource| match resource {
             Resource::Lock { .. } => resource
@@ -303,7 +302,7 @@ pub(super) async fn wait<D: Driver>(
                 .is_some_and(|lock| confirmed.contains(&lock)),
             Resource::Turn(_) => true,
         };
-        // Those that still wait hold what they held when the server was asked.
+        // Calls that still wait hold the locks that they held during the query.
         let nodes = waits().clone();
         if let Some(cycle) = Graph::new(&nodes, &waiting, &is_known).cycle(&waiting) {
             return Err(cycle);
@@ -319,9 +318,9 @@ fn possible_cycle(waiting: &Waiting) -> Option<Vec<(Key, u32)>> {
     graph.cycle(waiting).map(|_| graph.locks())
 }
 
-/// Like [`wait`], for a call that waits for its turn in the queue of a key, with the turns of those
-/// before it. It has no connection, so it cannot ask the server, and looks for cycles of turns
-/// only.
+/// Like [`wait`], for a call that waits for its turn in the queue of a key, and holds the turns of
+/// the keys before it. Without a connection it cannot query the server, so it finds only cycles of
+/// turns.
 pub(crate) fn wait_for_turn(
     request: &Request,
     before: impl Iterator<Item = Key>,

@@ -3,8 +3,7 @@
 use crate::key::Key;
 use std::fmt;
 
-/// The lock that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
-/// it.
+/// The lock that a call did not get, for [`monitor::holders`](crate::monitor::holders).
 #[derive(Clone)]
 pub struct BusyLock(Box<[Key]>);
 

@@ -9,12 +9,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A product's error that its `find` has found, such as [`Error::find`]: it dereferences to that
-/// error.
+/// A reference to an error of this crate inside another error, from [`Error::find`] and the `find`
+/// of the other error types.
 #[derive(Debug)]
 pub struct ErrorRef<'e, E = Error>(Inner<'e, E>);
 
-/// An error that Diesel boxes does not expose a reference to what it contains.
+/// An error that Diesel boxes can only be shared: Diesel's trait returns no reference to it.
 #[derive(Debug)]
 enum Inner<'e, E> {
     Borrowed(&'e E),
@@ -110,8 +110,7 @@ impl<E: ProductError> Answer<E> {
             message: error.to_string(),
             error,
         };
-        // Both, so that a log names the lock, and a program that searches for the server's words
-        // finds them.
+        // Both, so that a log names the lock, and a program can search for the server's message.
         if let Some(server) = answer.server() {
             let server = server.message().to_owned();
             if !answer.message.contains(&server) {
@@ -176,8 +175,8 @@ enum Question {
 
 /// The product's error in an answer, if the answer is an [`Answer`].
 ///
-/// Diesel's trait cannot be downcast. So the cheapest method is called, and our implementation also
-/// leaves the error for the caller.
+/// Diesel's trait has no downcast and no method that could return the error. So this calls the
+/// cheapest method, and [`Answer`]'s implementation leaves the error in the thread-local.
 fn ask(answer: &dyn DatabaseErrorInformation) -> Option<Found> {
     QUESTION
         .try_with(|question| question.set(Question::Asked))
@@ -197,7 +196,7 @@ fn lend<E: ProductError>(error: &Arc<E>) {
                 let error: Arc<E> = Arc::clone(error);
                 Question::Answered(error)
             }
-            // The server's answer inside this one is asked too.
+            // The inner answer of an answer, or a call from elsewhere.
             other => other,
         });
     });

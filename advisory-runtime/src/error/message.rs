@@ -13,13 +13,11 @@ impl fmt::Display for Error {
                 "this guard does not hold `{lock}` exclusively: ask for a lock that its request named, without `permits`, \
                  and call `holding_shared` for a shared one"
             ),
-            Self::NotAvailable { lock, .. } => {
-                write!(
-                    f,
-                    "advisory lock `{lock}` is held by another session, and the call does not wait: try again later, or give it \
-                     a `wait`; `monitor::holders` says who holds it"
-                )
-            }
+            Self::NotAvailable { lock, .. } => write!(
+                f,
+                "advisory lock `{lock}` is held by another session, and the call does not wait: try again later, or give it \
+                 a `wait`; `monitor::holders` says who holds it"
+            ),
             Self::QueueFull { lock, limit } => write!(
                 f,
                 "advisory lock `{lock}`: {limit} calls of this process are already waiting for it, the most that `queue` \
@@ -32,13 +30,11 @@ impl fmt::Display for Error {
             ),
             Self::InTransaction { lock } => CommonMessage::InTransaction.write(f, &Subject(lock)),
             Self::Pool(error) => fmt::Display::fmt(error, f),
-            Self::TimedOut { lock, waited, .. } => {
-                write!(
-                    f,
-                    "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}; `monitor::holders` and `cargo advisory locks` \
-                     say who holds it"
-                )
-            }
+            Self::TimedOut { lock, waited, .. } => write!(
+                f,
+                "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}; `monitor::holders` and `cargo advisory locks` \
+                 say who holds it"
+            ),
             Self::StaleSnapshot { lock } => write!(
                 f,
                 "advisory lock `{lock}` was requested inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
@@ -147,7 +143,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The messages that the errors of several products have.
+/// The messages that the errors of several products share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommonMessage {
     InTransaction,

@@ -3,10 +3,10 @@
 use diesel::result::Error as DieselError;
 use std::fmt;
 
-/// The error of a pool that gave no connection: [`Pool`](crate::Pool) and
-/// [`blocking::Pool`](crate::blocking::Pool) return it.
+/// The error of a pool that gave no connection, from [`Pool`](crate::Pool) and
+/// [`blocking::Pool`](crate::blocking::Pool).
 ///
-/// The error of each product has a variant `Pool` with it.
+/// The errors of locks, leases and claims have a variant `Pool` with it.
 #[derive(Debug)]
 pub struct PoolError {
     wanted: &'static str,
@@ -16,7 +16,7 @@ pub struct PoolError {
 }
 
 impl PoolError {
-    /// The pool could not provide one of its connections, because of this error.
+    /// For a pool that could not provide one of its connections, because of this error.
     pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self {
             wanted: "could not get a connection from the pool",
@@ -25,8 +25,7 @@ impl PoolError {
         }
     }
 
-    /// A connection outside of the pool could not be opened: for
-    /// [`Pool::dedicated`](crate::Pool::dedicated).
+    /// For [`Pool::dedicated`](crate::Pool::dedicated), which could not open a connection.
     pub fn dedicated(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self {
             wanted: "could not open a connection outside the pool",
@@ -41,7 +40,7 @@ impl PoolError {
         self
     }
 
-    /// The pool's own error, such as for `downcast_ref`.
+    /// Returns the pool's own error, such as for `downcast_ref`.
     #[must_use]
     pub fn get_ref(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
         &*self.source

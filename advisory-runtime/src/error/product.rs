@@ -3,20 +3,20 @@
 use super::PoolError;
 use diesel::result::Error as DieselError;
 
-/// The error of a product: it can contain one of Diesel's, and can be put into one.
+/// The error of a product, which can contain one of Diesel's errors and be converted into one.
 #[allow(missing_docs, reason = "for the expansion alone")]
 pub trait ProductError:
     std::error::Error + From<DieselError> + From<PoolError> + Send + Sync + 'static
 {
     fn database(&self) -> Option<&DieselError>;
 
-    /// The error whose message and conversion are those of Diesel's error.
+    /// Wraps Diesel's error, with its message and conversion.
     fn of_database(error: DieselError) -> Self;
 
     /// Diesel's error, if this error is nothing else.
     fn into_database(self) -> Result<DieselError, Self>;
 
-    /// The error that this one contains, also where its own message has that error's.
+    /// The error that this one contains, even if its own message repeats that error's.
     fn cause(&self) -> Option<&(dyn std::error::Error + 'static)>;
 }
 
@@ -55,8 +55,8 @@ macro_rules! product_error {
             }
         }
 
-        /// An answer of the database becomes a `DatabaseError` of its kind, whose message has the
-        /// server's in it; every other error is inside
+        /// An answer of the database becomes a `DatabaseError` of its kind with a message that
+        /// contains the server's. Every other error becomes a
         /// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError).
         impl From<$error> for diesel::result::Error {
             fn from(error: $error) -> Self {

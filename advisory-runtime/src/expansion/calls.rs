@@ -8,7 +8,9 @@
 
 #[cfg(feature = "diesel-async")]
 use crate::LockGuard;
-use crate::lock::{self, ConnAccessor, PoolPoll, Turn};
+#[cfg(feature = "diesel-async")]
+pub use crate::lock::queue;
+use crate::lock::{self, ConnAccessor, PoolPoll};
 use crate::{Error, Request};
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
@@ -36,12 +38,8 @@ pub async fn exceed<O: ?Sized>(guard: LockGuard<'_, O>) -> Error {
     guard.exceed().await
 }
 
-#[cfg(feature = "diesel-async")]
-pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
-    lock::queue(request, limit).await
-}
-
-/// One try on a connection: `None` if the locks are held, and another try follows after [`pause`].
+/// Tries once on this connection. Returns `None` if another session holds the locks, and another
+/// try follows after [`pause`].
 #[cfg(feature = "diesel-async")]
 pub async fn try_at<'o, O: ?Sized>(
     tries: &mut PoolPoll,
@@ -58,9 +56,10 @@ pub async fn pause(tries: &mut PoolPoll) {
 
 #[cfg(feature = "postgres")]
 pub(super) mod blocking {
-    use super::{ConnAccessor, Error, PoolPoll, Request, Turn, lock};
+    use super::{ConnAccessor, Error, PoolPoll, Request, lock};
     use crate::blocking::LockGuard;
     use crate::driver::block_on;
+    pub use crate::lock::queue_on_thread as queue;
     use diesel::pg::PgConnection;
 
     pub fn begin_at<O: ?Sized>(
@@ -77,10 +76,6 @@ pub(super) mod blocking {
         request: Request,
     ) -> Result<LockGuard<'_, O>, Error> {
         block_on(lock::acquire(owner, accessor, request))
-    }
-
-    pub fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
-        lock::queue_on_thread(request, limit)
     }
 
     pub fn try_at<'o, O: ?Sized>(

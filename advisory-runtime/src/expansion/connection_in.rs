@@ -1,4 +1,4 @@
-//! The blocking connection in a value whose type the attribute cannot know:
+//! The blocking connection in a value of a type that the attribute cannot see, such as
 //! `type Conn<'a> = &'a mut PgConnection`.
 //!
 //! Diesel runs no query on a reference to such a reference, so the guard and the body get the

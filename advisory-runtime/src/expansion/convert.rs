@@ -23,8 +23,8 @@ use diesel::result::Error as DieselError;
 use std::future::{Ready, ready};
 use std::marker::PhantomData;
 
-/// The return type of the annotated function, and the product's error. Converts an error whose type
-/// has both conversions.
+/// The return type of the annotated function, and the product's error. For an error type with both
+/// conversions.
 pub struct Returns<R, P = Error>(PhantomData<fn(P) -> R>);
 
 /// Like [`Returns`], with the conversion from Diesel's error.
@@ -36,7 +36,8 @@ pub struct ByOwn<R, P = Error>(PhantomData<fn(P) -> R>);
 /// Like [`Returns`], with no conversion at all, so that the compile error names one.
 pub struct ByNeither<R, P = Error>(PhantomData<fn(P) -> R>);
 
-/// A free function, because its bound is reported in full, and a method's as "method not found".
+/// A free function, because the compiler reports its bound in full, and that of a method as "method
+/// not found".
 #[must_use]
 pub const fn returns<R: Fallible>() -> Returns<R> {
     Returns(PhantomData)

@@ -1,4 +1,4 @@
-//! The keys of a call whose number is known only at run time: `<ids*>`.
+//! The keys of a call with a slice in its pattern, `<ids*>`: their number is known at run time.
 
 #![allow(
     missing_docs,
@@ -99,7 +99,7 @@ impl<T> Elements for Vec<T> {
     }
 }
 
-macro_rules! behind {
+macro_rules! pointers {
     ($($pointer:ty),*) => { $(
         impl<S: Elements + ?Sized> Elements for $pointer {
             type Element = S::Element;
@@ -110,4 +110,4 @@ macro_rules! behind {
         }
     )* };
 }
-behind!(&S, &mut S, Box<S>, std::rc::Rc<S>, std::sync::Arc<S>);
+pointers!(&S, &mut S, Box<S>, std::rc::Rc<S>, std::sync::Arc<S>);

@@ -70,53 +70,35 @@ impl<K: DeclaredLock> DeclaredLocks for K {
 /// The iterator over the witnesses of a slice.
 type Each<'h, K, W> = std::iter::Map<std::slice::Iter<'h, K>, fn(&'h K) -> W>;
 
-impl<K: DeclaredLock> DeclaredLocks for [K] {
-    type Holding<'h>
-        = Each<'h, K, Holding<'h, K::Lock>>
-    where
-        Self: 'h;
-    type SharedHolding<'h>
-        = Each<'h, K, Holding<'h, Shared<K::Lock>>>
-    where
-        Self: 'h;
+macro_rules! slices {
+    ($($slice:ty),*) => { $(
+        impl<K: DeclaredLock> DeclaredLocks for $slice {
+            type Holding<'h>
+                = Each<'h, K, Holding<'h, K::Lock>>
+            where
+                Self: 'h;
+            type SharedHolding<'h>
+                = Each<'h, K, Holding<'h, Shared<K::Lock>>>
+            where
+                Self: 'h;
 
-    fn each_lock(&self, visit: &mut dyn FnMut(&dyn LockKey)) {
-        for key in self {
-            visit(key.lock());
+            fn each_lock(&self, visit: &mut dyn FnMut(&dyn LockKey)) {
+                for key in self {
+                    visit(key.lock());
+                }
+            }
+
+            fn witness(&self, _: Proof) -> Self::Holding<'_> {
+                self.iter().map(|key| Holding::new(key.lock()))
+            }
+
+            fn shared_witness(&self, _: Proof) -> Self::SharedHolding<'_> {
+                self.iter().map(|key| Holding::new(key.lock()))
+            }
         }
-    }
-
-    fn witness(&self, _: Proof) -> Self::Holding<'_> {
-        self.iter().map(|key| Holding::new(key.lock()))
-    }
-
-    fn shared_witness(&self, _: Proof) -> Self::SharedHolding<'_> {
-        self.iter().map(|key| Holding::new(key.lock()))
-    }
+    )* };
 }
-
-impl<K: DeclaredLock> DeclaredLocks for Vec<K> {
-    type Holding<'h>
-        = <[K] as DeclaredLocks>::Holding<'h>
-    where
-        Self: 'h;
-    type SharedHolding<'h>
-        = <[K] as DeclaredLocks>::SharedHolding<'h>
-    where
-        Self: 'h;
-
-    fn each_lock(&self, visit: &mut dyn FnMut(&dyn LockKey)) {
-        self.as_slice().each_lock(visit);
-    }
-
-    fn witness(&self, proof: Proof) -> Self::Holding<'_> {
-        self.as_slice().witness(proof)
-    }
-
-    fn shared_witness(&self, proof: Proof) -> Self::SharedHolding<'_> {
-        self.as_slice().shared_witness(proof)
-    }
-}
+slices!([K], Vec<K>);
 
 impl<K: DeclaredLock, const N: usize> DeclaredLocks for [K; N] {
     type Holding<'h>

@@ -1,7 +1,7 @@
 //! The values that a placeholder can render, and their texts.
 //!
-//! The texts do not come from the types' `Display`: a key that changed with a dependency's release
-//! would stop excluding the other half of a fleet that is half upgraded.
+//! The texts do not come from the types' `Display`: if a dependency's release changed a key, the
+//! two halves of a half-upgraded fleet would no longer exclude each other.
 
 use super::digits::Digits;
 use super::{KeyText, shape};
@@ -21,17 +21,17 @@ use std::num::NonZero;
 /// | `chrono::NaiveDateTime`, `time::PrimitiveDateTime`, `jiff::civil::DateTime` | `2025-01-15T093000` |
 /// | `chrono::DateTime`, `time::OffsetDateTime` and `UtcDateTime`, `jiff::Timestamp` and `Zoned` | `2025-01-15T083000Z`, in UTC |
 ///
-/// The crates need the features of their names. A day, a time or an instant has the same text in
-/// every crate and every time zone, so that services that use different ones share a lock. A leap
-/// second, which only chrono has, is second 60: `235960.5`. (Where an offset of odd seconds has
-/// moved it off the minute's end, its hour is 24 more.)
+/// Each crate needs the feature of its name. A day, a time or an instant has one text in all crates
+/// and time zones, so that services with different crates share a lock. A leap second, which only
+/// chrono has, is second 60: `235960.5`. (If an offset of odd seconds has moved it from the end of
+/// the minute, its hour is 24 higher.)
 ///
 /// `#[derive(KeyPart)]` is for newtypes and field-less enums. `&T`, `&mut T`, `Box`, `Rc`, `Arc`
-/// and `Cow` render as what they hold.
+/// and `Cow` render their contents.
 ///
-/// Two different values must never render the same text. There is no implementation for floats
-/// (`0.1 + 0.2` is another key than `0.3`) and none for `Option` (`None` has no text that is not
-/// also a value's): write a whole number, or whether there is a value and the value, in `with(…)`.
+/// Different values must render different texts. Floats have no implementation (`0.1 + 0.2` would
+/// be another key than `0.3`): write a whole number in `with(…)`. Neither has `Option` (any text of
+/// `None` could be that of a value): write `is_some()` and the value in `with(…)`.
 ///
 /// # Examples
 ///
@@ -179,7 +179,7 @@ impl<T: std::fmt::Display> KeyPart for Displayed<T> {
     type Shape = shape::Text;
 
     fn render(&self, text: &mut KeyText<'_>) {
-        // If `Display` fails, the text is what it wrote until then.
+        // If `Display` fails, its output so far is the text.
         let _: std::fmt::Result = write!(text, "{}", self.0);
     }
 }

@@ -1,13 +1,13 @@
 //! Shapes as types.
 //!
-//! The macro derives a placeholder's shape from the name of its type or from the pattern, and the
-//! collision check relies on it. A user's own `struct Uuid(String)` would break that, so the
-//! expansion requires [`Within`] of the value's real type.
+//! The macro derives a placeholder's shape from the name of its type or from the pattern, for the
+//! check of collisions. A user's own `struct Uuid(String)` would break that check, so the expansion
+//! requires [`Within`] of the value's real type.
 //!
 //! ```
 //! use advisory_runtime::{KeyPart, shape};
 //!
-//! // A date renders as a `Date`, whose texts collide with no `Uuid`; every shape is within `Text`.
+//! // Every shape is within `Text`.
 //! fn fits<T: KeyPart<Shape: shape::Within<shape::Text>>>() {}
 //! fits::<u64>();
 //! fits::<String>();
@@ -15,16 +15,13 @@
 
 use advisory_pattern::Shape as Language;
 
-/// A shape as a type. Sealed: patterns can only be checked with the shapes that `advisory-pattern`
-/// knows.
-///
+/// A shape as a type. Sealed: patterns can only be checked with the shapes of `advisory-pattern`.
 pub trait Shape: sealed::Sealed {
     /// The set of texts.
     const LANGUAGE: Language;
 }
 
 /// Every text of the shape `Self` is a text of the shape `S`.
-///
 #[diagnostic::on_unimplemented(
     message = "this value renders as `{Self}`, but the key pattern expects `{S}`",
     label = "the shape comes from the type's name or from the pattern",

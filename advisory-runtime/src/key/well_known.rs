@@ -1,7 +1,7 @@
 //! The keys that well-known tools lock, to exclude a tool on purpose or to avoid its key.
 //!
-//! Most lock while they migrate a database. A Diesel migration that takes the same key waits for
-//! them, and they for it:
+//! Most of them lock while they migrate a database. A Diesel migration under such a key and the
+//! tool wait for each other:
 //!
 //! ```
 //! use advisory_runtime::{Key, LockKey, well_known};
@@ -86,26 +86,12 @@ pub fn flyway(schema: &str, table: &str) -> i64 {
 pub struct Tool {
     /// Its name, such as `Prisma Migrate`.
     pub name: &'static str,
-    /// True if other programs are unlikely to use the number. A number such as 1 is likely.
+    /// True if other programs are unlikely to use the number, unlike a number such as 1.
     pub is_distinctive: bool,
 }
 
-const DISTINCTIVE: [(i64, &str); 4] = [
-    (PRISMA, "Prisma Migrate"),
-    (GOOSE, "goose"),
-    (TERN, "tern"),
-    (NODE_PG_MIGRATE, "node-pg-migrate"),
-];
-/// Ranges of numbers.
-const COMMON: [(i64, i64, &str); 4] = [
-    (LEMMY, LEMMY, "Lemmy"),
-    (GRAPH_NODE, GRAPH_NODE, "graph-node"),
-    (AIRFLOW, 2, "Airflow"),
-    (AUTHENTIK, AUTHENTIK, "authentik"),
-];
-
-/// The tools that lock this key in a database of this name. Rails, sqlx and Flyway are found
-/// without the name too; golang-migrate is not. Keys of the `(int, int)` key space have no tool.
+/// Returns the tools that lock this key in a database of this name. Without the name,
+/// golang-migrate is not found. No tool locks keys of the `(int, int)` key space.
 ///
 /// # Examples
 ///
@@ -120,7 +106,6 @@ pub fn tools(key: Key, database: Option<&str>) -> Vec<Tool> {
     let Key::BigInt(number) = key else {
         return Vec::new();
     };
-    let fixed = DISTINCTIVE.iter().filter(|(known, _)| *known == number);
     let is_flyway = number
         .checked_sub(FLYWAY_BASE)
         .is_some_and(|hash| i32::try_from(hash).is_ok());
@@ -128,28 +113,29 @@ pub fn tools(key: Key, database: Option<&str>) -> Vec<Tool> {
         let migrate = |name: &str| golang_migrate(name, "public", "schema_migrations");
         number == migrate(name) || number == migrate(&format!("/{name}"))
     });
-    let computed = [
-        (is_product(number, RAILS_SALT), "Rails"),
-        (is_product(number, SQLX_SALT), "sqlx"),
-        (is_flyway, "Flyway"),
-        (is_migrate, "golang-migrate"),
+    let known = [
+        (number == PRISMA, "Prisma Migrate", true),
+        (number == GOOSE, "goose", true),
+        (number == TERN, "tern", true),
+        (number == NODE_PG_MIGRATE, "node-pg-migrate", true),
+        (is_product(number, RAILS_SALT), "Rails", true),
+        (is_product(number, SQLX_SALT), "sqlx", true),
+        (is_flyway, "Flyway", true),
+        (is_migrate, "golang-migrate", true),
+        (number == LEMMY, "Lemmy", false),
+        (number == GRAPH_NODE, "graph-node", false),
+        ((AIRFLOW..=2).contains(&number), "Airflow", false),
+        (number == AUTHENTIK, "authentik", false),
     ];
-    let computed = computed.iter().filter(|(is_it, _)| *is_it);
-    let common = COMMON
-        .iter()
-        .filter(|(first, last, _)| (*first..=*last).contains(&number));
-    let tool = |name, is_distinctive| Tool {
+    let found = known.into_iter().filter(|(is_it, ..)| *is_it);
+    let tool = |(_, name, is_distinctive)| Tool {
         name,
         is_distinctive,
     };
-    fixed
-        .map(|(_, name)| tool(*name, true))
-        .chain(computed.map(|(_, name)| tool(*name, true)))
-        .chain(common.map(|(.., name)| tool(*name, false)))
-        .collect()
+    found.map(tool).collect()
 }
 
-/// Returns whether it is this factor times the CRC-32 of some name.
+/// Returns whether the number is this factor times a CRC-32.
 fn is_product(number: i64, factor: i64) -> bool {
     number > 0 && number % factor == 0 && u32::try_from(number / factor).is_ok()
 }

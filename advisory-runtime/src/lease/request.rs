@@ -68,7 +68,7 @@ impl Request {
 
     #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub const fn rendered(lock: &'static str, key: String) -> Self {
+    pub fn rendered(lock: &'static str, key: String) -> Self {
         Self {
             lock,
             key,

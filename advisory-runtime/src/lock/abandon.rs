@@ -1,14 +1,13 @@
-//! Calls that are left before their end: by a drop, by a panic in the body, or because they cannot
-//! end.
+//! Cleanup of calls that do not reach their end: after a drop, a panic in the body, or a failure.
 
 use super::call::{Call, Phase, Way};
 use super::dropped::Dropped;
 use crate::driver::{Driver, Unfinished};
 
 impl Call {
-    /// For a guard's `Drop`, also after its end. A call that the limit of a call around it has
-    /// dropped is left to that one, which rolls back everything on the connection. Outside of its
-    /// body, a call that also takes session-level locks is not: it may hold some of them.
+    /// For a guard's `Drop`, even after its end. If the `max_hold` of a call around this one has
+    /// dropped it, the outer call rolls back everything on the connection, and this one leaves the
+    /// connection open; unless it may hold session-level locks, and its body has not begun.
     pub(super) fn abandon_unless_ended<D: Driver>(&mut self, conn: &mut D) {
         let has_session_locks = matches!(self.way, Way::Session | Way::Strict);
         if (self.phase == Phase::Held || self.phase != Phase::Idle && !has_session_locks)
@@ -24,9 +23,8 @@ impl Call {
         }
     }
 
-    /// Leaves the call before its end: after a drop, a panic, or an error whose cleanup failed.
-    /// [`Driver::abandon`] does the rest to the connection: diesel-async's is closed, and the
-    /// statement that it may still run is cancelled; a blocking one is rolled back.
+    /// Leaves the call before its end. [`Driver::abandon`] closes a connection of diesel-async and
+    /// cancels its running statement, and rolls a blocking connection back.
     pub(super) fn abandon<D: Driver>(&mut self, conn: &mut D) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let release = (self.way == Way::Session).then(|| self.release_message());

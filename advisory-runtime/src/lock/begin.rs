@@ -61,7 +61,7 @@ async fn take_inner<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Erro
     mark_held(conn, call).await
 }
 
-/// Closes the connection of a call that the server has not answered in time: it may hold the locks.
+/// Closes the connection of a call without an answer in time: the session may hold the locks.
 pub(super) async fn close_unanswered<D: Driver>(
     conn: &mut D,
     call: &mut Call,
@@ -133,7 +133,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     Ok(())
 }
 
-/// Checks what can be known without the server, and chooses the way.
+/// Refuses a call that cannot succeed, without asking the server, and chooses the way.
 pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let request = &call.request;
     if request.keys.is_empty() {
@@ -153,21 +153,18 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
         Ok(None) if !conn.is_broken() => None,
         _ => return Err(Error::BrokenConnection { lock: call.lock() }),
     };
+    // The transaction that a test began does not count.
+    let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let is_strict = request.isolation != Isolation::ReadCommitted;
-    let needs_outside = call.way == Way::Session || request.refuses_nested || is_strict;
-    if needs_outside && is_inside(conn, outer) {
+    if is_inside && (call.way == Way::Session || request.refuses_nested || is_strict) {
         return Err(Error::InTransaction { lock: call.lock() });
     }
     call.way = match (call.way, outer) {
         (Way::Session, _) => Way::Session,
-        (Way::Within(_), Some(outer)) if is_inside(conn, Some(outer)) => {
-            let is_try = request.budget() == Wait::Never;
-            if is_try {
-                Way::Try(outer)
-            } else {
-                Way::Within(outer)
-            }
+        (Way::Within(_), Some(outer)) if is_inside && request.budget() == Wait::Never => {
+            Way::Try(outer)
         }
+        (Way::Within(_), Some(outer)) if is_inside => Way::Within(outer),
         (Way::Within(_), _) => return Err(Error::NotInTransaction { lock: call.lock() }),
         (_, Some(outer)) => Way::Savepoint(outer),
         (_, None) if is_strict => Way::Strict,
@@ -175,11 +172,6 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     };
     call.outer = outer;
     Ok(())
-}
-
-/// Returns whether a transaction is open. One that a test began does not count.
-fn is_inside<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) -> bool {
-    outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken())
 }
 
 pub(super) async fn check<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {

@@ -1,5 +1,5 @@
 //! Runs the body of a locked call: in its span, marked for the checks of debug builds, and within
-//! `max_hold`. A body that panics ends in the guard's `Drop`, in `abandon`.
+//! `max_hold`. After a panic, the guard's `Drop` cleans up.
 
 use super::call::Call;
 #[cfg(feature = "diesel-async")]
@@ -56,8 +56,7 @@ impl Run {
         Watch { body, run: self }
     }
 
-    /// Runs the body, and drops it when it has held the lock for too long. Then the answer is
-    /// `None`.
+    /// Runs the body. Drops it and returns `None` when it has held the lock for `max_hold`.
     #[cfg(feature = "diesel-async")]
     pub async fn timeout<F: Future>(self, body: F) -> Option<F::Output> {
         let (address, dropped) = (self.address, self.dropped.clone());
@@ -88,9 +87,8 @@ impl Run {
 }
 
 pin_project! {
-    /// A body, marked as running whenever it is polled. It is a named type because the future of an
-    /// `async fn` around the body would be one more for the compiler to check in each locked
-    /// function.
+    /// A body, marked as running while it is polled. A named type costs less compile time in each
+    /// locked function than an `async fn` around the body.
     #[doc(hidden)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Watch<F> {

@@ -1,5 +1,4 @@
-//! One locked call: its request, its state, and what it sends on the connection that it is given.
-//! It keeps no connection.
+//! One locked call: its request and its state, without the connection.
 
 use super::dropped::Dropped;
 use super::lock_info::LockInfo;
@@ -21,8 +20,7 @@ pub(super) struct Call {
     pub(super) phase: Phase,
     /// The depth of the outer transaction, as Diesel counts it.
     pub(super) outer: Option<NonZeroU32>,
-    /// The backend that must serve the statements that take and release session-level locks, where
-    /// that can be known.
+    /// The backend that must take and release session-level locks, if it is known.
     pub(super) process: Option<i32>,
     /// For a lock with permits, the one that it took.
     pub(super) permit: Option<Key>,
@@ -43,13 +41,12 @@ struct Timing {
     waited: Duration,
 }
 
-/// The time that a call waits for an answer after its own time has passed: in a network that drops
-/// every packet, none comes. With the end of the session, for which it waits a second at most, it
-/// returns within five seconds.
+/// The time that a call waits for an answer after its own limit: if the network drops every packet,
+/// none comes. Closing the session takes another second at most, so the call returns within five
+/// seconds after its limit.
 pub(super) const GRACE: Duration = Duration::from_secs(4);
 
-/// The time that the server may take to answer a call that waits for this long; `None` if the wait
-/// has no limit of the call's own.
+/// The time limit of the answer to a call with this wait; `None` if the call sets no limit.
 pub(super) const fn answer_limit(wait: Wait) -> Option<Duration> {
     match wait {
         Wait::Never => Some(GRACE),
@@ -154,16 +151,14 @@ impl Call {
         }
     }
 
-    /// Returns whether a wait at the server has lasted for at least this long, by the clock of this
-    /// process. While that clock is adjusted it can be slower than the server's, by a twelfth at
-    /// most (`adjtime`).
+    /// Returns whether a wait at the server has lasted for about this long, by this process's
+    /// clock: while it is adjusted (`adjtime`), it can be slower than the server's by a twelfth.
     pub(super) fn has_waited(&self, budget: Duration) -> bool {
         let waited = self.timing.waited.saturating_sub(self.request.queued);
         waited >= budget.saturating_sub(budget / 8)
     }
 
-    /// The error of a wait that has lasted as long as it may, with the server's answer, if there is
-    /// one.
+    /// The error of a wait that has reached its limit, with the server's answer, if there is one.
     pub(super) fn timed_out(&self, source: Option<DieselError>) -> Error {
         Error::TimedOut {
             lock: self.lock(),
@@ -176,9 +171,8 @@ impl Call {
         }
     }
 
-    /// The time that the server may take to answer the end of the call: until `max_hold` has
-    /// passed, and [`GRACE`]. A rollback takes no time, so a call with any bound waits only a
-    /// little for one.
+    /// The time limit of the answer to the end of the call: the rest of `max_hold`, and [`GRACE`].
+    /// A rollback takes no time, so for one any limit of the call means [`GRACE`].
     pub(super) fn end_limit(&self, is_ok: bool) -> Option<Duration> {
         match self.request.max_hold {
             Some(max_hold) => {
@@ -205,7 +199,7 @@ impl Call {
         }
     }
 
-    /// The keys that another session may hold: of a lock with permits, those of all permits.
+    /// The keys that another session may hold: those of all permits, if the lock has permits.
     pub(super) fn busy(&self) -> BusyLock {
         BusyLock::new(match &self.request.permits[..] {
             [] => &self.request.keys,
@@ -247,8 +241,8 @@ impl Call {
         self.timing.waited = acquired.duration_since(self.timing.started) + self.request.queued;
     }
 
-    /// Restores the session's own timeouts, and releases session-level locks: in this order,
-    /// because an interruption after the release would hide that the locks were held.
+    /// SQL that restores the session's own timeouts and then releases session-level locks. In the
+    /// other order, an interruption after the release would hide that the locks were held.
     pub(super) fn release_message(&self) -> String {
         let keys = match &self.permit {
             Some(permit) => std::slice::from_ref(permit),

@@ -10,7 +10,8 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Re
     let message = match (&acquired.at, &acquired.permits[..]) {
         (Some(rows), _) => sql::probe::takes_all(rows, acquired.held(), acquired.mode),
         (None, []) => sql::probe::holds_all(acquired.held(), acquired.mode),
-        (None, permits) => sql::probe::holds_one(permits, acquired.mode),
+        // A permit that was taken by text: that answer does not say which one it is.
+        (None, permits) => sql::probe::holds(1, permits, acquired.mode),
     };
     let Err(source) = conn.execute(&message).await else {
         return Ok(());
@@ -27,8 +28,8 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Re
 
 #[cfg(feature = "diesel-async")]
 impl LockInfo<diesel_async::AsyncPgConnection> {
-    /// Asks the server whether the connection of the body still holds the lock. For a body that
-    /// works for a long time without this connection, and must stop if the lock is lost.
+    /// Asks the server whether the body's connection still holds the lock. For a body that does not
+    /// use this connection for a long time, and must stop if the lock is lost.
     ///
     /// The lock can be lost right after the answer.
     /// [`OwnedLockGuard::lost`](crate::OwnedLockGuard::lost) waits for the end of the connection
@@ -37,9 +38,8 @@ impl LockInfo<diesel_async::AsyncPgConnection> {
     /// # Locking
     ///
     /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
-    /// the lock's mode. With [permits](crate::Request::permits) the key is that of the permit that
-    /// was taken. Behind a pooler that does not track prepared statements it can be that of any
-    /// permit of the lock.
+    /// the lock's mode. With [permits](crate::Request::permits) it must hold the permit that was
+    /// taken or, behind a pooler that does not track prepared statements, any permit of the lock.
     ///
     /// # Errors
     ///
@@ -74,11 +74,7 @@ impl LockInfo<diesel_async::AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl LockInfo<diesel::pg::PgConnection> {
-    /// Asks the server whether the connection of the body still holds the lock.
-    ///
-    /// # Locking
-    ///
-    /// Like the check on a connection of diesel-async: one round trip.
+    /// Asks the server, in one round trip, whether the body's connection still holds the lock.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
-//! Locked calls inside another one that has exceeded its `max_hold`: they are dropped with its
-//! body, on the same connection.
+//! Locked calls that the `max_hold` of a call around them drops, on the same connection.
 //!
-//! A call that its caller drops closes the connection. These need not: the call around them goes
-//! on, and rolls back what they did.
+//! Unlike calls that their caller drops, they leave the connection open: the call around them goes
+//! on, and rolls back their changes.
 
 #![cfg_attr(
     not(feature = "diesel-async"),
@@ -47,7 +46,7 @@ impl Dropped {
                 let _ended = DROPPING.try_with(|dropping| dropping.borrow_mut().pop());
             }
         }
-        // The thread-local is gone only while the thread ends. Then the calls close their
+        // Without the thread-local, which is gone while the thread ends, the calls close their
         // connection.
         let _ended =
             DROPPING.try_with(|dropping| dropping.borrow_mut().push((address, self.clone())));
@@ -55,7 +54,7 @@ impl Dropped {
         drop_it();
     }
 
-    /// The calls that are being dropped with a body on the connection at this address, if one is.
+    /// The calls of the body that is being dropped on the connection at this address.
     pub(super) fn around(address: usize) -> Option<Self> {
         let around = DROPPING.try_with(|dropping| {
             let dropping = dropping.borrow();

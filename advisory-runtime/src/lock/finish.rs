@@ -1,4 +1,4 @@
-//! Ends a locked call, and finds out what happened if it cannot end normally.
+//! Ends a locked call, and finds the reason if it cannot end normally.
 
 use super::call::{Call, Phase, Way, inside};
 use super::way;
@@ -45,8 +45,8 @@ async fn finish_inner<D: Driver>(conn: &mut D, call: &mut Call, is_ok: bool) -> 
     };
     let now = depth(conn);
     if !matches!(now, Ok(now) if now == expected) {
-        // The body began a transaction through Diesel without ending it, or ended one that it did
-        // not begin, or a locked call inside it was dropped.
+        // The body left a transaction of Diesel's open, or ended one that it did not begin, or a
+        // locked call inside it was dropped.
         let lost = if now.is_err() {
             let lost = conn.lost().await;
             Box::pin(call.close(conn)).await;
@@ -75,8 +75,8 @@ async fn finish_inner<D: Driver>(conn: &mut D, call: &mut Call, is_ok: bool) -> 
     if is_ok { outcome } else { Ok(()) }
 }
 
-/// Closes the connection of a call if the server has not answered its end in time. Only for a
-/// commit it is not known whether it happened.
+/// Closes the connection of a call without an answer to its end in time. Only a commit may have
+/// happened.
 async fn close_unanswered<D: Driver>(
     conn: &mut D,
     call: &mut Call,

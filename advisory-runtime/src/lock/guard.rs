@@ -1,7 +1,7 @@
 //! The guard of a lock that borrows its connection: drop and finish.
 //!
-//! Without it the backend of a dropped call would go on waiting, get the lock, and stay idle in
-//! transaction. The next `transaction()` on the connection would become a savepoint that is never
+//! Without it, the backend of a dropped call would wait on, get the lock, and stay idle in
+//! transaction. The next `transaction()` on the connection would be a savepoint that is never
 //! committed.
 
 use super::body::Run;
@@ -18,23 +18,23 @@ use diesel::result::Error as DieselError;
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
 
-/// Gets the connection out of the value that the guard borrows. A function pointer instead of a
-/// closure, so that a thousand lock sites share one instance of the code.
+/// Gets the connection out of the value that the guard borrows. It is a function pointer, so that a
+/// thousand lock sites share one instance of the code.
 pub(crate) type ConnAccessor<O, D> = fn(&mut O) -> &mut D;
 
 /// The guard of one lock or several. It borrows the connection, or the value that contains it.
 ///
-/// Work on [`conn`](Self::conn), and end with [`finish`](Self::finish).
+/// Run statements on [`conn`](Self::conn), and end with [`finish`](Self::finish).
 ///
-/// Dropping it instead closes an async connection: the transaction is rolled back, every lock is
-/// released, and the server is asked to cancel a statement that still runs. A pool replaces the
-/// connection. On a connection of your own, every further locked call is refused
-/// ([`Error::BrokenConnection`](crate::Error::BrokenConnection)). A blocking connection is rolled
-/// back, the lock is released at once, and the connection stays usable.
+/// If the guard is dropped instead, an async connection is closed: the server cancels a statement
+/// that still runs, rolls the transaction back and releases every lock. A pool replaces the
+/// connection; on a connection of your own, every further locked call returns
+/// [`Error::BrokenConnection`]. A blocking connection is rolled back, releases the lock at once,
+/// and stays usable.
 ///
-/// `LockGuard<'_, C>` is the guard of a connection of diesel-async, from
-/// [`xact::begin`](crate::xact::begin) and [`session::acquire`](crate::session::acquire).
-/// `blocking::LockGuard<'_, C>` is the guard of a blocking one.
+/// [`xact::begin`](crate::xact::begin) and [`session::acquire`](crate::session::acquire) return the
+/// guard of a connection of diesel-async, `LockGuard<'_, C>`. The guard of a blocking connection is
+/// `blocking::LockGuard<'_, C>`.
 #[must_use = "dropping the guard of a lock rolls its transaction back: end with `guard.finish(result)`"]
 pub struct LockGuard<
     'o,
@@ -62,12 +62,12 @@ impl<'o, O: ?Sized, D: Driver> LockGuard<'o, O, D> {
         }
     }
 
-    /// The connection that holds the lock, or the value that contains it.
+    /// Returns the connection that holds the lock, or the value that contains it.
     pub fn conn(&mut self) -> &mut O {
         self.owner
     }
 
-    /// The lock, and the duration of its acquisition.
+    /// Returns the key of the lock, and the duration of its acquisition.
     #[must_use]
     pub fn info(&self) -> LockInfo<D> {
         self.call.info()
@@ -112,24 +112,27 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
     /// the commit is visible. Inside an outer transaction: `RELEASE SAVEPOINT`, which keeps the
     /// lock, or `ROLLBACK TO SAVEPOINT`, which releases it.
     ///
-    /// From [`session::acquire`](crate::session::acquire): a `SELECT` of `pg_advisory_unlock(key)`
-    /// that fails unless the lock was held, whatever the result is. A transaction that the body
+    /// From [`session::acquire`](crate::session::acquire), for `Ok` and `Err`: a `SELECT` of
+    /// `pg_advisory_unlock(key)` that fails unless the lock was held. A transaction that the body
     /// left open through Diesel is rolled back first.
     ///
     /// # Errors
     ///
-    /// The body's own error as it is, also when the rollback fails.
+    /// The body's own error, unchanged, even if the rollback fails.
     ///
     /// For an `Ok` that could not be committed: [`Error::RolledBack`] (25P02),
     /// [`Error::TransactionEnded`] (25P01), [`Error::HoldExceeded`], [`Error::CommitUnknown`], or
     /// [`Error::Database`], such as a deferred constraint.
     ///
-    /// For an `Ok` under a session-level lock: [`Error::LockLost`] if a lock was no longer held, as
-    /// after a lost connection or a `pg_advisory_unlock_all` in the body; [`Error::HoldExceeded`];
-    /// [`Error::Database`] if the server refuses the release, such as to a role without the right
-    /// (42501), and the connection is then closed; [`Error::RolledBack`] and
-    /// [`Error::ForeignTransaction`] if the body left a transaction open. One that was begun by SQL
-    /// and has not failed is found only in debug builds.
+    /// For an `Ok` under a session-level lock:
+    ///
+    /// - [`Error::LockLost`] if a lock was no longer held, as after a lost connection or a
+    ///   `pg_advisory_unlock_all` in the body;
+    /// - [`Error::HoldExceeded`];
+    /// - [`Error::RolledBack`] or [`Error::ForeignTransaction`] if the body left a transaction
+    ///   open. One that SQL began and that has not failed is found only in debug builds;
+    /// - [`Error::Database`] if the server refuses the release, such as to a role without the right
+    ///   (42501). The connection is then closed.
     ///
     /// # Cancel safety
     ///
@@ -145,8 +148,8 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
     /// Like [`finish`](Self::finish), for an error type that has `From<diesel::result::Error>` and
     /// not `From<Error>`.
     ///
-    /// The error is one of Diesel's, as a function under the attribute returns it; [`Error::find`]
-    /// finds this crate's inside it.
+    /// The error is one of Diesel's, as from a function under the attribute. [`Error::find`] finds
+    /// this crate's error in it.
     ///
     /// # Examples
     ///
@@ -185,16 +188,12 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<O: ?Sized> LockGuard<'_, O, PgConnection> {
-    /// Ends the call: commits if the result is `Ok`, rolls back if it is `Err`, and releases the
-    /// lock.
-    ///
-    /// # Locking
-    ///
-    /// Like the end on a connection of diesel-async, in one round trip.
+    /// Ends the call, in one round trip: commits if the result is `Ok`, rolls back if it is `Err`,
+    /// and releases the lock.
     ///
     /// # Errors
     ///
-    /// The body's own error as it is. For an `Ok`, those of a connection of diesel-async.
+    /// Like `finish` on a connection of diesel-async.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
         match crate::driver::block_on(self.end(result.is_ok())) {
             Ok(()) => result,
@@ -229,18 +228,16 @@ impl<O: ?Sized, D: Driver> std::fmt::Debug for LockGuard<'_, O, D> {
 }
 
 impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
-    /// Borrows the connection, and with it a [`Holding`](crate::Holding) of each of these locks,
-    /// for functions that take one.
+    /// Borrows the connection, together with a [`Holding`](crate::Holding) of each of these locks.
     ///
-    /// For code without the attribute; with the attribute, `handle = lock` and `lock.holding()` do
-    /// the same, checked at compile time. `locks` is what the request was made of: a declared lock,
-    /// or a tuple, an array, a slice or a `Vec` of several. While a witness lives, the guard cannot
-    /// be finished.
+    /// For code without the attribute; under the attribute, `handle = lock` and `lock.holding()`
+    /// are checked at compile time. `locks` are the locks of the request: a declared lock, or a
+    /// tuple, an array, a slice or a `Vec` of several. While a witness lives, the guard cannot be
+    /// finished.
     ///
     /// # Locking
     ///
-    /// Sends nothing. It computes the keys again and compares them with those that this guard
-    /// holds.
+    /// Sends nothing. It computes the keys again and compares them with those of this guard.
     ///
     /// # Errors
     ///
@@ -301,17 +298,18 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
         // Other sessions may hold other permits.
         let has_mode = (self.call.request.mode == Mode::Exclusive || mode == Mode::Shared)
             && self.call.request.permits.is_empty();
-        let mut missing = None;
+        let mut held = Ok(());
         locks.each_lock(&mut |lock| {
             let key = lock.key();
-            if missing.is_none() && !(has_mode && self.call.request.keys.contains(&key)) {
-                missing = Some(LockName::new(lock.pattern(), &[key]).text());
+            if held.is_ok() && !(has_mode && self.call.request.keys.contains(&key)) {
+                let lock = LockName::new(lock.pattern(), &[key]).text();
+                held = Err(Error::NotHeld { lock });
             }
         });
-        missing.map_or(Ok(()), |lock| Err(Error::NotHeld { lock }))
+        held
     }
 
-    /// For the expansion, which made the request of the same locks.
+    /// For the expansion, which made the request from these locks.
     #[doc(hidden)]
     pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<LockInfo<D>, &'h L> {
         Handle::new(self.info(), locks)

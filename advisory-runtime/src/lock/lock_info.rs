@@ -10,10 +10,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Describes a lock that is held.
+/// Describes a held lock.
 ///
-/// `LockInfo` is of a lock on a connection of diesel-async,
-/// [`blocking::LockInfo`](crate::blocking::LockInfo) of one on a blocking connection.
+/// `LockInfo` describes a lock on a connection of diesel-async,
+/// [`blocking::LockInfo`](crate::blocking::LockInfo) one on a blocking connection.
 ///
 /// # Examples
 ///
@@ -40,7 +40,7 @@ pub struct LockInfo<
     /// All permits of a lock with permits, if the server did not say which one is held.
     pub(crate) permits: Vec<Key>,
     pub(crate) mode: Mode,
-    /// The rows at whose node it is held.
+    /// The rows that choose the node of a cluster, if it is held there.
     pub(crate) at: Option<DistributedRows>,
     pub(crate) waited: Duration,
     pub(crate) driver: PhantomData<fn() -> D>,
@@ -55,21 +55,21 @@ impl<D> LockInfo<D> {
         }
     }
 
-    /// The key; the lowest of several. For a lock with [permits](crate::Request::permits) it is the
-    /// lock's own key, whichever permit is held.
+    /// Returns the key, or the lowest of several. For a lock with
+    /// [permits](crate::Request::permits), it is the lock's own key and not the permit's.
     #[must_use]
     pub fn key(&self) -> Key {
         self.keys.first().copied().unwrap_or(Key::BigInt(0))
     }
 
-    /// All keys, in the order in which they were taken.
+    /// Returns all keys, in the order in which they were taken.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// The duration of the acquisition by this process's clock: the queue, the round trip, and the
-    /// wait for other holders.
+    /// Returns the duration of the acquisition by this process's clock: the queue, the round trip,
+    /// and the wait for other holders.
     #[must_use]
     pub const fn waited(&self) -> Duration {
         self.waited
@@ -104,7 +104,7 @@ impl<D> fmt::Debug for LockInfo<D> {
 }
 
 impl<D> LockInfo<D> {
-    /// For its message: a body under a declared lock gets a [`Handle`].
+    /// Only for its compile error: a body under a declared lock gets a `Handle` instead.
     #[doc(hidden)]
     #[must_use]
     pub fn holding<H>(&self) -> H

@@ -22,18 +22,17 @@ use std::fmt;
 
 /// The guard of one session-level lock or several, with the connection that holds them.
 ///
-/// It borrows nothing: it can be a field, and be moved to another task or thread.
+/// It borrows nothing, so it can be stored in a field or moved to another task or thread.
 /// [`conn`](Self::conn) borrows the connection for queries, `check` asks whether the lock is still
-/// held, and `finish` releases the lock and gives the connection back.
+/// held, and `finish` releases the lock and returns the connection.
 ///
-/// Dropping it instead closes an async connection, which releases the lock; a pool opens another
-/// connection. A blocking connection is rolled back, the lock is released, and the connection goes
-/// back to its pool.
+/// If the guard is dropped instead, an async connection is closed, which releases the lock; a pool
+/// opens another. A blocking connection is rolled back, releases the lock, and returns to its pool.
 ///
-/// `OwnedLockGuard<C>` owns a connection of diesel-async, from
 /// [`session::acquire_owned`](crate::session::acquire_owned) and
-/// [`session::acquire_from`](crate::session::acquire_from). `blocking::OwnedLockGuard<C>` owns a
-/// blocking one. The guide's page [`owned_locks`](crate::guide::owned_locks) has examples.
+/// [`session::acquire_from`](crate::session::acquire_from) return the guard of a connection of
+/// diesel-async, `OwnedLockGuard<C>`. The guard of a blocking one is `blocking::OwnedLockGuard<C>`.
+/// The guide's page [`owned_locks`](crate::guide::owned_locks) has examples.
 #[must_use = "dropping the guard of a lock closes its connection: end with `guard.finish(result)`"]
 pub struct OwnedLockGuard<
     C,
@@ -41,7 +40,7 @@ pub struct OwnedLockGuard<
     #[cfg(not(feature = "diesel-async"))] D: Driver,
 > {
     /// In a box because the checks of debug builds identify it by its address. `None` once it is
-    /// given back.
+    /// returned.
     connection: Option<Box<C>>,
     accessor: ConnAccessor<C, D>,
     call: Call,
@@ -63,8 +62,7 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
     }
 }
 
-/// Takes the locks on a connection that it gets for each try, and that the guard then owns. Between
-/// two tries it has none.
+/// Takes a connection for each try, and gives it to the guard if the try takes the locks.
 pub(crate) async fn acquire_from<C, D, F>(
     connect: impl Fn() -> F,
     accessor: ConnAccessor<C, D>,
@@ -87,8 +85,8 @@ where
     }
 }
 
-/// One try of a call that polls. If it does not take the locks, it gives the connection back, with
-/// an error if that was the last try.
+/// One try of a call that polls. If it does not take the locks, it returns the connection, and an
+/// error if it was the last try.
 pub(crate) async fn try_owned<C, D: Driver>(
     tries: &mut PoolPoll,
     connection: C,
@@ -115,15 +113,14 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
         }
     }
 
-    /// The connection that holds the lock.
+    /// Returns the connection that holds the lock.
     ///
-    /// Transactions on it work as on any connection. One that is still open when the lock is
-    /// released is rolled back.
+    /// Transactions on it work as usual. One that is open when the lock is released is rolled back.
     pub fn conn(&mut self) -> &mut C {
         connection(&mut self.connection)
     }
 
-    /// The lock, and the duration of its acquisition.
+    /// Returns the key of the lock, and the duration of its acquisition.
     #[must_use]
     pub fn info(&self) -> LockInfo<D> {
         self.call.info()
@@ -160,8 +157,8 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
     }
 
     async fn check_inner(&mut self) -> Result<(), Error> {
-        let acquired = self.info();
-        check(self.parts().0, &acquired).await
+        let info = self.info();
+        check(self.parts().0, &info).await
     }
 
     pub(crate) async fn end(mut self, is_ok: bool) -> Result<C, Error> {
@@ -214,22 +211,21 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
         self.check_inner().await
     }
 
-    /// Resolves when the connection has ended, and the lock with it. It sends nothing to the
-    /// server.
+    /// Waits until the connection, and the lock with it, has ended. It sends nothing to the server.
     ///
-    /// For a body that uses other connections: `tokio::select!` between the work and this future.
-    /// Work on [`conn`](Self::conn) itself fails when the connection ends.
+    /// For a body that uses other connections: `tokio::select!` between the body and this future.
+    /// A query on [`conn`](Self::conn) itself fails when the connection ends.
     ///
-    /// The connection's task notices at once that the server has closed it, as after
-    /// `pg_terminate_backend` or a shutdown. A network that drops every packet is noticed when TCP
-    /// gives up: set `keepalives_idle` in the URL. A lock that was released while its session goes
-    /// on, as by `pg_advisory_unlock_all`, is not noticed: see [`check`](Self::check).
+    /// The connection's task notices at once that the server has closed the connection, as after
+    /// `pg_terminate_backend` or a shutdown. If the network drops every packet, it notices when TCP
+    /// gives up: set `keepalives_idle` in the URL. It does not notice that the lock was released
+    /// while the session goes on, as by `pg_advisory_unlock_all`: see [`check`](Self::check).
     ///
     /// Notifications (`LISTEN`) that arrive on this connection in the meantime are discarded. If
     /// you listen on it, read `notifications_stream()` instead: it ends with the connection.
     ///
-    /// A connection that `AsyncPgConnection::try_from` made from a client alone has no such task.
-    /// It asks the server every second.
+    /// A connection that `AsyncPgConnection::try_from` made from a client has no such task. This
+    /// future then queries the server every second.
     ///
     /// # Cancel safety
     ///
@@ -238,11 +234,10 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
         crate::driver::until_ended(self.parts().0).await;
     }
 
-    /// Releases the lock, whatever the result is, and gives the connection back with the value of
-    /// an `Ok`.
+    /// Releases the lock. Returns the connection and the value of an `Ok`, or the error.
     ///
-    /// After an `Err` the connection is dropped: one of a pool goes back to it. To keep a
-    /// connection of your own after an error of the body, pass the result on as a value: `let
+    /// After an `Err` the connection is dropped; a pooled one returns to its pool. To keep a
+    /// connection of your own after an error of the body, pass the result as a value: `let
     /// (conn, result) = guard.finish(Ok::<_, Error>(result)).await?`.
     ///
     /// # Locking
@@ -252,9 +247,9 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     ///
     /// # Errors
     ///
-    /// The error of the result as it is. For an `Ok`: [`Error::LockLost`] if the lock was no longer
-    /// held, [`Error::HoldExceeded`], and [`Error::RolledBack`] or [`Error::ForeignTransaction`] if
-    /// a transaction was left open.
+    /// The error of the result, unchanged. For an `Ok`: [`Error::LockLost`] if the lock was no
+    /// longer held, [`Error::HoldExceeded`], and [`Error::RolledBack`] or
+    /// [`Error::ForeignTransaction`] if a transaction was left open.
     ///
     /// # Cancel safety
     ///
@@ -279,8 +274,8 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLockGuard<C, PgConnection> {
-    /// Asks the server whether this session still holds the lock. Nothing reads a blocking
-    /// connection between its statements, so asking is the only way to notice that it has ended.
+    /// Asks the server whether this session still holds the lock. A blocking connection does not
+    /// notice between two statements that it has ended.
     ///
     /// # Locking
     ///
@@ -295,18 +290,12 @@ impl<C> OwnedLockGuard<C, PgConnection> {
         crate::driver::block_on(self.check_inner())
     }
 
-    /// Releases the lock, whatever the result is, and gives the connection back with the value of
-    /// an `Ok`.
-    ///
-    /// After an `Err` the connection is dropped, as for a connection of diesel-async.
-    ///
-    /// # Locking
-    ///
-    /// Like the end on a connection of diesel-async: one round trip.
+    /// Releases the lock, in one round trip. Returns the connection and the value of an `Ok`, or
+    /// the error; after an `Err` the connection is dropped.
     ///
     /// # Errors
     ///
-    /// The error of the result as it is. For an `Ok`, those of a connection of diesel-async.
+    /// Like `finish` on a connection of diesel-async.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
         crate::driver::block_on(self.end_with::<_, _, Error>(result))
     }

@@ -23,8 +23,7 @@ pub struct PoolPoll {
     telemetry: Option<Telemetry>,
     /// From the first try on, if the call waits without a limit; for the checks of debug builds.
     waiting: Option<Waiting>,
-    /// True if a try or a pause is in progress, as opposed to the caller's code that takes a
-    /// connection.
+    /// True during a try or a pause, and false while the caller takes a connection.
     is_under_way: bool,
 }
 
@@ -53,8 +52,8 @@ impl PoolPoll {
         }
     }
 
-    /// One try on a connection: `None` if the locks are held, and another try follows after
-    /// [`pause`](Self::pause).
+    /// Tries once on this connection. Returns `None` if another session holds the locks, and
+    /// another try follows after [`pause`](Self::pause).
     pub(crate) async fn attempt<'o, O: ?Sized, D: Driver>(
         &mut self,
         owner: &'o mut O,
@@ -126,7 +125,7 @@ impl PoolPoll {
     }
 }
 
-/// If the caller finds no connection, that is the caller's error, and no call was dropped.
+/// A poll that ends because the caller gets no connection does not count as a dropped call.
 impl Drop for PoolPoll {
     fn drop(&mut self) {
         if let Some(telemetry) = self.telemetry.take()

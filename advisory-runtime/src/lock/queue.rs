@@ -1,7 +1,7 @@
 //! Queues the calls of this process for a key before they take a connection, so that a hot key
 //! occupies one connection of the pool.
 //!
-//! The database is not known before there is a connection, so keys with the same number share a
+//! The database is not known without a connection, so equal keys of several databases share a
 //! queue.
 
 use crate::debug::self_deadlock::has_turn;
@@ -88,7 +88,8 @@ impl Drop for InLine<'_> {
 /// Waits until no other call of this process holds the keys or asks for them. First come, first
 /// served.
 #[cfg(feature = "diesel-async")]
-pub(crate) async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+#[doc(hidden)]
+pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match budget(request) {
         Some(budget) => crate::driver::timeout(budget, enter(request, limit)).await,
@@ -97,9 +98,10 @@ pub(crate) async fn queue(request: &mut Request, limit: usize) -> Result<Turn, E
     record(request, started, turn)
 }
 
-/// [`queue`] for a thread.
+/// Like [`queue`], for a thread.
 #[cfg(feature = "postgres")]
-pub(crate) fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+#[doc(hidden)]
+pub fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match budget(request) {
         Some(budget) => crate::driver::wait_at_most(budget, enter(request, limit)),
@@ -139,7 +141,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
         let (slot, line) = QueueSlot::new(*key);
         let turn = match Arc::clone(&line.turn).try_lock_owned() {
             Ok(turn) => turn,
-            // A bounded wait must end as it does in a release build.
+            // A bounded wait ends as in a release build.
             Err(_) if !is_bounded && has_turn(request) => {
                 return Err(Error::SelfDeadlock { lock: lock() });
             }

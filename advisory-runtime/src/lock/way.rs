@@ -1,8 +1,8 @@
 //! The ways of holding locks: in a transaction of the call's own, at READ COMMITTED or stricter;
 //! under a savepoint; for the session.
 //!
-//! Each has a file: the SQL that it sends, how it ends, and how a refusal is read. They share
-//! `message`, the builder, and `acquire_sql`, which sends what acquires.
+//! Each has a file with its SQL, its end, and the meaning of a refusal. They share `message`, which
+//! builds the SQL, and `acquire_sql`, which sends it.
 
 mod acquire_sql;
 mod answer_tag;
@@ -19,7 +19,7 @@ use crate::driver::{Driver, mark_transaction_closed};
 use crate::{Error, sql};
 use std::num::NonZeroU32;
 
-/// Sends what acquires the locks, once; again for a server that refuses a setting of `max_hold`.
+/// Acquires the locks, and tries again if the server refuses a setting of `max_hold`.
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     match acquire_once(conn, call).await {
         Err(error) if client_check::is_refused(call, &error) => {
@@ -41,8 +41,8 @@ async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     }
 }
 
-/// Keeps what the body did and releases the locks, or undoes it. After a body's error the outcome
-/// is of no interest.
+/// Keeps or undoes the body's changes, and releases the locks. The outcome of a rollback does not
+/// matter.
 pub(super) async fn finish<D: Driver>(
     conn: &mut D,
     call: &mut Call,
@@ -74,8 +74,8 @@ async fn roll_back<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     }
 }
 
-/// SQL that rolls back what the body left open, and releases the locks: those of dropped calls
-/// inside it first, so that each restores the settings that it found.
+/// SQL that rolls back what the body left open, and releases the locks. Those of dropped calls
+/// inside it come first, so that each call restores the settings that it found.
 pub(super) fn undo_message(call: &Call) -> String {
     let mut statements = match (call.way, call.outer) {
         (Way::Session, Some(_)) => Vec::new(),

@@ -1,4 +1,4 @@
-//! The span, events, counters and histograms of one lock. They have its key pattern and never its
+//! The span, events, counters and histograms of one lock. They have its key pattern but not its
 //! key, which can be personal data and has unlimited values.
 
 #[cfg(feature = "tracing")]
@@ -6,7 +6,7 @@ use super::Severity;
 use super::{Observed, Outcome};
 use std::time::{Duration, Instant};
 
-/// The pattern of a lock that has none: its number would be a label of its own.
+/// The label of all locks without a pattern.
 const NUMBER: &str = "number";
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// `is_try`: whether the lock is tried, and not waited for.
+    /// With `is_try`, the call tries the lock and does not wait at the server.
     pub(crate) fn new(
         pattern: &'static str,
         scope: &'static str,

@@ -1,7 +1,7 @@
 //! The caller's trace in a comment of its own, so that a slow lock in the server's log leads to its
 //! request.
 //!
-//! `/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/`, behind the comment
+//! `/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/`, after the comment
 //! that names the lock, if there is one.
 
 use std::fmt;
@@ -73,12 +73,12 @@ static CURRENT: OnceLock<fn() -> Option<TraceContext>> = OnceLock::new();
 /// });
 /// ```
 ///
-/// The comment is at the beginning, because the server cuts long queries at their end, and an empty
-/// statement of its own, because it would otherwise be part of a statement's entry in
-/// `pg_stat_statements`. A try ([`Wait::Never`], and a call that polls) has none: it does not wait
-/// at the server, and its text is prepared, so a pooler that tracks prepared statements would keep
-/// one for each trace. Leases and claims have none either, for the same reason.
-/// [`Comment`](crate::monitor::Comment) has the trace only behind the name of a lock, so not under
+/// The comment is at the beginning, because the server cuts long queries at their end. It is an
+/// empty statement of its own: otherwise it would be part of a statement's entry in
+/// `pg_stat_statements`. A try ([`Wait::Never`], and a call that polls) has no trace: it does not
+/// wait at the server, and its text is prepared, so a pooler that tracks prepared statements would
+/// store one for each trace. For that reason leases and claims have none either.
+/// [`Comment`](crate::monitor::Comment) reads a trace only after the name of a lock, so not under
 /// [`Shown::Nothing`](crate::monitor::Shown::Nothing).
 ///
 /// [`Wait::Never`]: crate::Wait::Never

@@ -1,4 +1,4 @@
-//! The rows at whose node a lock is taken, in a cluster that distributes the rows of a table.
+//! The rows that choose the node of a lock, in a cluster that distributes the rows of a table.
 
 use crate::key::{KeyPart, raw_text};
 use diesel::pg::{Pg, PgQueryBuilder};
@@ -40,8 +40,7 @@ where
     Ok(())
 }
 
-/// A text as a literal that means the same under both settings of `standard_conforming_strings` and
-/// that can stand in a comment.
+/// A literal of the text that does not depend on `standard_conforming_strings`, safe in a comment.
 fn literal(text: &str) -> String {
     let mut literal = String::from("E'");
     for letter in text.chars() {

@@ -1,12 +1,12 @@
-//! Conditions on `pg_locks`: who holds a key.
+//! Conditions on `pg_locks`.
 
 use crate::{Key, Mode};
 
-/// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.
+/// A condition: this session holds the key, in this mode or a stronger one.
 ///
-/// It does not compare the database, since a session's locks are those of its own database, and
-/// reading `pg_database` takes a lock itself: while the server's lock table is full (53200), the
-/// query would fail, and what is held could not be released.
+/// It does not compare the database: a session's locks are those of its own database, and reading
+/// `pg_database` takes a lock. While the server's lock table is full (53200), that would fail, and
+/// the session could not release its locks.
 pub(crate) fn push_is_held(sql: &mut String, key: Key, mode: Mode) {
     sql.push_str("EXISTS(SELECT 1");
     push_own(sql, mode);
@@ -15,10 +15,9 @@ pub(crate) fn push_is_held(sql: &mut String, key: Key, mode: Mode) {
     sql.push(')');
 }
 
-/// How many of these keys, which are different, this session holds, in this mode or a stronger one.
+/// Counts the keys, all different, that this session holds in this mode or a stronger one.
 ///
-/// It reads `pg_locks` once: a condition for each key would read it as often, and thousands of keys
-/// would take a minute.
+/// It reads `pg_locks` once. With a condition for each key, thousands of keys would take a minute.
 pub(crate) fn push_count(sql: &mut String, keys: &[Key], mode: Mode) {
     const NUMBERS: &str = "pg_catalog.concat_ws('.',classid,objid,objsubid)";
     // A key that is held in both modes has two rows.

@@ -13,15 +13,16 @@ pub(crate) const ALIVE: &str = "SELECT";
 /// Fails in an aborted transaction and outside of one.
 pub(crate) const IN_TRANSACTION: &str = "SAVEPOINT advisory_alive;RELEASE SAVEPOINT advisory_alive";
 
-/// Fails, and changes nothing: the error says whether a failed transaction is open, for which the
-/// savepoint does not exist, or none is. After it, no transaction is open that has not failed.
+/// Always fails. In a failed transaction the error says that the savepoint does not exist, and
+/// without a transaction that none is open. A transaction that had not failed has failed then.
 pub(crate) const NO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT advisory_none";
 
-/// Fails unless a refused commit was rolled back for certain: because a deferred trigger refused
-/// it, and nothing else commits parts of the transaction elsewhere, as Citus and foreign servers
-/// do. With `is_interrupted` it also fails if the server writes into its log, or to the client,
-/// after a commit. There it serves a cancel request or a timeout that came during the commit, and
-/// answers 57014 for a transaction that is committed.
+/// Fails unless a refused commit was certainly rolled back: a deferred trigger can have refused it,
+/// and no other server, as with Citus and foreign servers, commits parts of the transaction.
+///
+/// With `is_interrupted` it also fails if the server logs or reports anything after a commit. While
+/// it does, it processes a cancel request or a timeout that came during the commit, and answers
+/// 57014 although the transaction is committed.
 pub(crate) fn is_rollback(is_interrupted: bool) -> String {
     let logs = if is_interrupted { LOGS_NO_COMMITS } else { "" };
     format!(
@@ -56,18 +57,17 @@ pub(crate) const LOCK_TIMEOUT: &str =
 #[cfg(feature = "postgres")]
 pub(crate) const PID: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_catalog.text)";
 
-/// Like [`PID`], and whether the server is a node of a Citus cluster: the catalog exists only with
-/// the extension.
+/// The backend's process id, followed by ` citus` on a node of a Citus cluster, where the
+/// extension's catalog exists.
 pub(crate) const PID_AND_CITUS: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_catalog.text) OPERATOR(pg_catalog.||) \
      CASE WHEN pg_catalog.to_regclass('pg_catalog.pg_dist_local_group') IS NULL THEN '' ELSE ' citus' END";
 
-/// A condition: the node of a Citus cluster is not its coordinator, which has the group 0.
+/// A condition: this node of a Citus cluster is not the coordinator, which has the group 0.
 pub(crate) const IS_CITUS_WORKER: &str =
     "EXISTS(SELECT 1 FROM pg_catalog.pg_dist_local_group WHERE groupid OPERATOR(pg_catalog.<>) 0)";
 
-/// Fails with the marker if the condition is true: an answer without a prepared statement, which a
-/// pooler may not track. The expected answer is not an error, so it writes nothing into the
-/// server's log.
+/// Fails with the marker if the condition is true. This needs no prepared statement, which a pooler
+/// may not track. The expected answer is not an error, which the server would log.
 pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
     let marker = marker.text();
     format!("SELECT CAST(CASE WHEN {condition} THEN '{marker}' ELSE '1' END AS pg_catalog.int4)")
@@ -90,9 +90,9 @@ pub(crate) fn unlock_session(key: Key) -> String {
     format!("pg_catalog.pg_advisory_unlock({})", Arguments(key))
 }
 
-/// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and for
-/// session-level locks behind a pooler that the setting `advisory.pooler` names. In a message of
-/// its own, outside of a transaction, the two clocks are equal.
+/// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and with
+/// `needs_session` if the setting `advisory.pooler` is `transaction`. In a message of its own,
+/// outside of a transaction, the two clocks are equal.
 pub(crate) fn check_session(needs_session: bool) -> String {
     let (standby, foreign) = (Marker::Standby.text(), Marker::ForeignTransaction.text());
     let pooled = if needs_session {
@@ -114,8 +114,8 @@ pub(crate) fn set_mark(depth: NonZeroU32, mark: u64) -> String {
     format!("SELECT pg_catalog.set_config('advisory.mark_{depth}','{mark}',true)")
 }
 
-/// Fails with [`Marker::TransactionEnded`] unless [`set_mark`] has marked the transaction. `RESET
-/// ALL` removes the mark but not the locks, which end with the transaction.
+/// Fails with [`Marker::TransactionEnded`] unless [`set_mark`] has marked the transaction. After a
+/// `RESET ALL`, which removes the mark, the locks show that the transaction has not ended.
 pub(crate) fn check_mark(depth: NonZeroU32, mark: u64, request: &Request) -> String {
     let current =
         format!("pg_catalog.current_setting('advisory.mark_{depth}',true) OPERATOR(pg_catalog.=)");
@@ -131,22 +131,20 @@ pub(crate) fn check_mark(depth: NonZeroU32, mark: u64, request: &Request) -> Str
     sql
 }
 
-/// A condition: this session holds every key of the request; of one with permits, one of them.
+/// A condition: this session holds every key of the request, or one of its permits.
 fn push_is_held(sql: &mut String, request: &Request) {
     if request.at.is_some() {
-        // Another node knows.
+        // Only the locks' node could tell.
         sql.push_str("true");
         return;
     }
-    let (least, keys) = match &request.permits[..] {
-        [] => (request.keys.len(), &*request.keys),
-        permits => (1, permits),
-    };
-    put!(*sql, "{least} OPERATOR(pg_catalog.<=) ");
-    push_count(sql, keys, request.mode);
+    match &request.permits[..] {
+        [] => push_holds(sql, request.keys.len(), &request.keys, request.mode),
+        permits => push_holds(sql, 1, permits, request.mode),
+    }
 }
 
-/// Which of these keys of this database are held by these server processes: one digit each.
+/// Selects a digit for each lock: `1` if the server process holds the key in this database.
 pub(crate) fn held_by(locks: &[(Key, u32)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (key, process) in locks {
@@ -161,7 +159,7 @@ pub(crate) fn held_by(locks: &[(Key, u32)]) -> String {
     sql
 }
 
-/// How many sessions of this database hold the key, or wait for it.
+/// Counts the sessions of this database that hold the key or, if not `is_granted`, wait for it.
 #[cfg(feature = "testing")]
 pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
     let not = if is_granted { "" } else { "NOT " };
@@ -172,12 +170,12 @@ pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
     sql
 }
 
-/// Which of these locks this session holds: one digit each, `1` if it holds all their keys.
+/// Selects a digit for each lock: `1` if this session holds all its keys.
 pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (keys, mode) in locks {
-        put!(sql, ",CASE WHEN {} OPERATOR(pg_catalog.=) ", keys.len());
-        push_count(&mut sql, keys, *mode);
+        sql.push_str(",CASE WHEN ");
+        push_holds(&mut sql, keys.len(), keys, *mode);
         sql.push_str(" THEN '1' ELSE '0' END");
     }
     sql.push(')');
@@ -186,24 +184,25 @@ pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
 
 /// Fails with [`Marker::LockLost`] unless the session holds every key.
 pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
-    holds(
-        &format!("{} OPERATOR(pg_catalog.=)", keys.len()),
-        keys,
-        mode,
-    )
+    holds(keys.len(), keys, mode)
 }
 
-fn holds(number: &str, keys: &[Key], mode: Mode) -> String {
-    let mut sql = format!("SELECT CAST(CASE WHEN {number} ");
-    push_count(&mut sql, keys, mode);
+/// Fails with [`Marker::LockLost`] unless the session holds at least this many of the keys.
+pub(crate) fn holds(least: usize, keys: &[Key], mode: Mode) -> String {
+    let mut sql = String::from("SELECT CAST(CASE WHEN ");
+    push_holds(&mut sql, least, keys, mode);
     let lost = Marker::LockLost.text();
     put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
     sql
 }
 
+fn push_holds(sql: &mut String, least: usize, keys: &[Key], mode: Mode) {
+    put!(*sql, "{least} OPERATOR(pg_catalog.<=) ");
+    push_count(sql, keys, mode);
+}
+
 /// Fails with [`Marker::LockLost`] unless the transaction holds every key at the node of these
-/// rows. It takes them again, because the catalogs of another node cannot be read: a transaction
-/// that holds them gets them.
+/// rows. It takes them again, because it cannot read another node's catalogs.
 pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> String {
     let (function, lost) = (try_function(Scope::Xact, mode), Marker::LockLost.text());
     let mut sql =
@@ -216,10 +215,4 @@ pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> Str
         " THEN '1' ELSE '{lost}' END AS pg_catalog.int4) FROM {rows}"
     );
     sql
-}
-
-/// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that
-/// was asked for by text, where the rows that say which one it is are not read.
-pub(crate) fn holds_one(permits: &[Key], mode: Mode) -> String {
-    holds("0 OPERATOR(pg_catalog.<)", permits, mode)
 }

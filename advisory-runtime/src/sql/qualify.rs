@@ -1,15 +1,15 @@
-//! Statements that are written as plain SQL: their fragments, their named values, and the
-//! qualification of what they name.
+//! Statements written as plain SQL: their fragments, their named values, and the qualification of
+//! their names.
 //!
-//! The text of a statement follows a few rules, and a test shows on a server that the result means
-//! the same and names nothing outside `pg_catalog`:
+//! Such a statement follows a few rules, and a test on a server shows that its qualified form keeps
+//! the meaning and names nothing outside `pg_catalog`:
 //!
-//! - Keywords are upper case, names are lower case. So `COALESCE(…)` and `INTERVAL '1 ms'` are the
-//!   grammar's, and `now()` and `::int8` are names to qualify. What is in double quotes belongs to
-//!   the user, and stays as it is.
+//! - Keywords are upper case, names are lower case. So `COALESCE(…)` and `INTERVAL '1 ms'` are
+//!   grammar, and `now()` and `::int8` are names to qualify. Names in double quotes are the user's,
+//!   and stay unchanged.
 //! - An alias with columns follows `AS`: `unnest(:keys) AS row (key)`.
-//! - Qualified operators have one precedence, the one of `||`. Parentheses stand wherever another
-//!   order is meant: `a > (b + c)`, `a + (b * c)`.
+//! - Qualified operators all have the precedence of `||`. Any other order needs parentheses:
+//!   `a > (b + c)`, `a + (b * c)`.
 //! - No `IN`, `BETWEEN`, `LIKE`, `IS DISTINCT FROM`, `NULLIF`, `CASE x WHEN` and `USING`: each
 //!   looks up an operator that cannot be qualified. Write `= ANY ('{…}'::text[])` and the
 //!   comparison.
@@ -21,7 +21,7 @@ pub(crate) enum Part<'s> {
     Value(&'s str),
 }
 
-/// Replaces each `{name}` that is known, also in what replaces it.
+/// Replaces each `{name}` that `find` knows by its fragment, and those in the fragment too.
 pub(crate) fn fill<'f>(sql: &str, find: &impl Fn(&str) -> Option<&'f str>) -> String {
     let (mut filled, mut rest) = (String::with_capacity(sql.len()), sql);
     while let Some((before, after_brace)) = rest.split_once('{') {
@@ -40,7 +40,7 @@ pub(crate) fn fill<'f>(sql: &str, find: &impl Fn(&str) -> Option<&'f str>) -> St
 }
 
 /// Qualifies operators, functions and types with `pg_catalog.`, so that no `search_path` can change
-/// what they mean. Comments are left out.
+/// their meaning. Leaves comments out.
 pub(crate) fn qualify(sql: &str) -> String {
     let tokens = tokens(sql);
     let mut writer = Writer::default();
@@ -63,8 +63,8 @@ pub(crate) fn parts(sql: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// Replaces the named values by `$1`, `$2`, … in the order of `names`. One that is not among them
-/// becomes `$0`, which the server refuses.
+/// Replaces the named values by `$1`, `$2`, … in the order of `names`. An unknown value becomes
+/// `$0`, which the server refuses.
 pub(crate) fn number(sql: &str, names: &[&str]) -> String {
     let mut numbered = String::with_capacity(sql.len());
     for part in parts(sql) {
@@ -177,16 +177,10 @@ fn token(rest: &str) -> (Kind, usize) {
         ':' if second == ':' => (Kind::Mark, 2),
         ':' if is_word(second) => (Kind::Value, 1 + while_word(&rest[1..])),
         '$' => (Kind::Opaque, 1 + while_word(&rest[1..])),
-        '{' => (
-            Kind::Opaque,
-            rest.find('}').map_or(rest.len(), |end| end + 1),
-        ),
+        '{' => (Kind::Opaque, 1 + rest.find('}').unwrap_or(rest.len())),
         _ if first.is_ascii_digit() => {
-            let is_in = |letter: char| is_word(letter) || letter == '.';
-            (
-                Kind::Number,
-                rest.find(|letter| !is_in(letter)).unwrap_or(rest.len()),
-            )
+            let end = rest.find(|letter| !is_word(letter) && letter != '.');
+            (Kind::Number, end.unwrap_or(rest.len()))
         }
         _ if is_word(first) => (Kind::Word, while_word(rest)),
         _ if is_operator(first) => (Kind::Operator, operator(rest)),
@@ -206,12 +200,11 @@ fn is_operator(letter: char) -> bool {
     "+-*/<>=~!@#%^&|`?".contains(letter)
 }
 
-/// The length of an operator. As the server reads it, it stops before a comment, and one that
-/// consists only of the letters of arithmetic and comparisons does not end in a sign: `=-1` is two.
+/// The length of an operator by the server's rules: it ends before a comment, and an operator of
+/// only arithmetic and comparison letters does not end in a sign, so `=-` is two.
 fn operator(rest: &str) -> usize {
-    let all = &rest[..rest
-        .find(|letter| !is_operator(letter))
-        .unwrap_or(rest.len())];
+    let end = rest.find(|letter| !is_operator(letter));
+    let all = &rest[..end.unwrap_or(rest.len())];
     let comment = ["--", "/*"].into_iter().filter_map(|it| all.find(it)).min();
     let all = &all[..comment.unwrap_or(all.len())];
     if all.contains(|letter| "~!@#%^&|`?".contains(letter)) {
@@ -220,8 +213,8 @@ fn operator(rest: &str) -> usize {
     all.trim_end_matches(['+', '-']).len().max(1)
 }
 
-/// The length of a text in quotes. A doubled quote does not end it, nor does one after a backslash
-/// if it has escapes.
+/// The length of a text in quotes. A doubled quote does not end it; with escapes, nor does a quote
+/// after a backslash.
 fn quoted(rest: &str, quote: char, has_escapes: bool) -> usize {
     let mut letters = rest.char_indices().skip(1).peekable();
     while let Some((at, letter)) = letters.next() {
@@ -234,7 +227,7 @@ fn quoted(rest: &str, quote: char, has_escapes: bool) -> usize {
     rest.len()
 }
 
-/// Which `=` assigns, in what a parenthesis encloses.
+/// The position in a list of assignments: after `SET`, the first `=` of each item assigns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Set {
     #[default]
@@ -286,11 +279,11 @@ impl Writer {
         }
     }
 
-    /// One space where the statement has any, and none inside of a parenthesis.
+    /// Writes one space where the statement has any, except next to the inside of a parenthesis.
     fn space(&mut self, token: &Token<'_>, before: Option<&Token<'_>>) {
         let is_inner = token.is_mark(")") || token.is_mark(",");
-        let is_wanted = |before: &Token<'_>| token.is_spaced && !before.is_mark("(");
-        if !is_inner && before.is_some_and(is_wanted) {
+        let follows_space = |before: &Token<'_>| token.is_spaced && !before.is_mark("(");
+        if !is_inner && before.is_some_and(follows_space) {
             self.sql.push(' ');
         }
     }
@@ -355,8 +348,8 @@ impl Writer {
     }
 }
 
-/// Returns whether the parenthesis has the columns of a query in a `WITH`: after it follows `AS`
-/// and the query.
+/// Returns whether the parenthesis has the columns of a query in a `WITH`: `AS` and the query
+/// follow.
 fn is_named_query(tokens: &[Token<'_>], open: usize) -> bool {
     let mut depth = 0_usize;
     let close = tokens[open..].iter().position(|token| {

@@ -1,6 +1,5 @@
-//! A try for one key in a transaction, as a query alone: it takes the key or leaves everything as
-//! it was. A call sends it behind its `BEGIN`; in the middle of a transaction it needs no
-//! savepoint.
+//! A try for one key in a transaction, as one query: it takes the key or changes nothing. A call
+//! sends it after its `BEGIN`; in an open transaction it needs no savepoint.
 
 #[cfg(feature = "postgres")]
 use super::Arguments;
@@ -12,10 +11,10 @@ use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Integer, Nullable, Text};
 
-/// Takes the key for the open transaction, and answers with a text that no other query has: behind
-/// a pooler that does not track prepared statements, another client's statement can have the name
-/// of this one. NULL, with nothing taken, above READ COMMITTED, where the transaction's snapshot
-/// can be older than the lock.
+/// Takes the key for the open transaction. The answer is a text of no other query, since with a
+/// pooler that does not track prepared statements, another client's statement can have the name of
+/// this one. Above READ COMMITTED, where the transaction's snapshot can be older than the lock, the
+/// answer is NULL, and nothing is taken.
 #[derive(Clone, Copy, Debug)]
 pub struct TryLock {
     key: Key,
@@ -34,24 +33,20 @@ const fn end(mode: Mode) -> &'static str {
 }
 
 impl TryLock {
-    /// `None` for a request that a rollback to a savepoint would have to undo after a miss.
+    /// `None` if a miss would need a rollback to a savepoint.
     pub(crate) fn of(request: &Request) -> Option<Self> {
+        let has_only_keys =
+            request.permits.is_empty() && request.max_hold.is_none() && request.at.is_none();
         match *request.keys {
-            [key]
-                if request.permits.is_empty()
-                    && request.max_hold.is_none()
-                    && request.at.is_none() =>
-            {
-                Some(Self {
-                    key,
-                    mode: request.mode,
-                })
-            }
+            [key] if has_only_keys => Some(Self {
+                key,
+                mode: request.mode,
+            }),
             _ => None,
         }
     }
 
-    /// Returns whether the key was taken, by the query's answer.
+    /// Returns whether the query took the key; `None` if it did not try.
     pub(crate) fn is_taken(self, answer: Option<&str>) -> QueryResult<Option<bool>> {
         match (answer, self.mode) {
             (None, _) => Ok(None),
@@ -62,10 +57,9 @@ impl TryLock {
         }
     }
 
-    /// The same query with the key as text, which Diesel prepares each time, without a name.
-    /// Diesel's blocking connections do not show whether a pooler is in front of the server, and
-    /// each numbers its names from zero: behind a pooler that does not track them, a name can be
-    /// another client's.
+    /// The query with the key as text, which Diesel prepares each time, without a name. A blocking
+    /// connection does not show a pooler, and numbers its names from zero: with a pooler that does
+    /// not track them, a name could be another client's.
     #[cfg(feature = "postgres")]
     pub(crate) fn text(self) -> String {
         let function = try_function(Scope::Xact, self.mode);

@@ -1,5 +1,4 @@
-//! The release of session-level locks: of one as a prepared query, which costs the server half of
-//! what a text does.
+//! The release of session-level locks: for one lock a prepared query, at half the cost of a text.
 
 use super::{Arguments, IsBackend, unlock_function};
 use crate::error::Marker;
@@ -9,11 +8,11 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Integer};
 
-/// Releases the key if this process is the backend, and finds one row if it did. `CASE` guarantees
-/// the order.
+/// Releases the key if this process is the backend, and returns one row if it did. `CASE`
+/// guarantees the order.
 ///
-/// Behind a pooler that does not track prepared statements, another client's statement can have the
-/// name of this one. So it is only for a backend that was compared when it took the lock.
+/// Only for a backend that was compared when it took the lock: with a pooler that does not track
+/// prepared statements, another client's statement can have the name of this one.
 #[derive(Clone, Copy, Debug)]
 pub struct Unlock {
     pub(crate) key: Key,
@@ -57,9 +56,9 @@ impl QueryId for Unlock {
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-/// Releases session-level locks, and fails with [`Marker::LockLost`] if one of them was no longer
-/// held. Each is released before the answers are compared. If `process` is not the backend, it
-/// fails and releases none: they would be another client's.
+/// Releases all of these session-level locks, and fails with [`Marker::LockLost`] if one of them
+/// was no longer held. If `process` is not the backend, it fails and releases none: they would be
+/// another client's.
 pub(crate) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> String {
     let unlock = unlock_function(mode);
     let mut sql = String::with_capacity(192);
@@ -70,8 +69,8 @@ pub(crate) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> St
     if let [key] = *keys {
         put!(sql, "{unlock}({})", Arguments(key));
     } else {
-        // A list and not a sum, which would be an expression as deep as there are keys: the
-        // server's stack has room for some thousand.
+        // A list and not a sum: a sum of many keys would be an expression too deep for the server's
+        // stack.
         sql.push_str("true OPERATOR(pg_catalog.=) ALL(ARRAY[");
         for (index, key) in keys.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };

@@ -1,8 +1,7 @@
-//! Assertions about calls: that they take their lock, wait for a holder, and what two of them do to
-//! each other.
+//! Assertions about calls: that they take their lock, that they wait for a holder, and how two of
+//! them interleave.
 
-use super::fail;
-use super::observer::{Observer, Watched, is_seen};
+use super::observer::{Observer, Watched};
 use crate::{Connection, Error, LockGuard, Request, lock};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Debug;
@@ -17,14 +16,14 @@ impl<C: Connection> Observer<C> {
     /// Asserts that a call holds the lock while it runs, and returns its result. Give it the call's
     /// key, or [`Request::all`] of its keys.
     ///
-    /// It looks whenever the call waits for something, and does not poll the call meanwhile. So the
-    /// body must wait at least once under its lock, such as for a query, and must not hold what the
-    /// observer needs.
+    /// The observer reads `pg_locks` whenever the call waits for something, and does not poll the
+    /// call meanwhile. So the body must wait at least once under its lock, such as for a query, and
+    /// must not hold anything that the observer needs.
     ///
     /// # Panics
     ///
-    /// If the call ends and was not seen to hold the lock: the message has its result. If another
-    /// session held it before.
+    /// If the call ends and was not seen to hold the lock; the message has its result. If another
+    /// session held the lock before the call.
     ///
     /// # Examples
     ///
@@ -56,11 +55,11 @@ impl<C: Connection> Observer<C> {
     {
         let at = Location::caller();
         async move {
-            let watched = Watched::new(&keys.into());
+            let watched = Watched::new(&keys.into(), at);
             let mut call = pin!(call);
-            self.assert_free(&watched, at).await;
+            self.assert_free(&watched).await;
             let (conn, timeout) = (self.conn.pg(), self.timeout);
-            run_until(conn, &watched, true, call.as_mut(), timeout, at).await;
+            run_until(conn, &watched, true, call.as_mut(), timeout).await;
             call.await
         }
     }
@@ -74,8 +73,8 @@ impl<C: Connection> Observer<C> {
     ///
     /// # Panics
     ///
-    /// If the call ends and was not seen to wait: the message has its result. If it does not wait
-    /// in time. Then the observer's connection is closed.
+    /// If the call ends and was not seen to wait; the message has its result. If it does not wait
+    /// in time; the observer's connection is closed.
     #[track_caller]
     pub fn assert_waits<F>(
         &mut self,
@@ -88,22 +87,22 @@ impl<C: Connection> Observer<C> {
         let at = Location::caller();
         async move {
             let request = keys.into();
-            let watched = Watched::new(&request);
+            let watched = Watched::new(&request, at);
             let (mut call, timeout) = (pin!(call), self.timeout);
-            let mut guard = self.hold(request, &watched, at).await;
+            let mut guard = self.hold(request, &watched).await;
             let conn = guard.conn().pg();
-            run_until(conn, &watched, false, call.as_mut(), timeout, at).await;
-            release(guard, &watched, at).await;
+            run_until(conn, &watched, false, call.as_mut(), timeout).await;
+            release(guard, &watched).await;
             call.await
         }
     }
 
-    /// Asserts that a call is refused while another session holds the lock: that it ends, with an
-    /// error for which [`Error::is_busy`] is true, or that contains such an error. Give it a key of
-    /// the call, or [`Request::all`] of its keys.
+    /// Asserts that a call is refused while another session holds the lock: it ends with an error
+    /// that is [busy](Error::is_busy), or that contains such an error. Give it a key of the call,
+    /// or [`Request::all`] of its keys.
     ///
     /// For a call with `wait = "never"`, or with a `wait` that is shorter than the observer's
-    /// [`timeout`](Self::timeout). A call with `on_held` returns no error: compare what it returns.
+    /// [`timeout`](Self::timeout). A call with `on_held` returns no error: compare its value.
     ///
     /// # Locking
     ///
@@ -144,65 +143,53 @@ impl<C: Connection> Observer<C> {
         let at = Location::caller();
         async move {
             let request = keys.into();
-            let watched = Watched::new(&request);
+            let watched = Watched::new(&request, at);
             let (time, names) = (self.timeout, &watched.names);
-            let guard = self.hold(request, &watched, at).await;
-            match timeout(time, call).await {
-                Err(_elapsed) => fail(
-                    at,
-                    &format!("the call was not refused while the observer holds the {names}"),
-                ),
-                Ok(Ok(value)) => fail(
-                    at,
-                    &format!(
-                        "the call has returned `Ok({value:?})` while the observer holds the {names}"
-                    ),
-                ),
-                Ok(Err(error)) => {
-                    let error = error.into();
-                    if !Error::find(&*error).is_some_and(|error| error.is_busy()) {
-                        fail(
-                            at,
-                            &format!(
-                                "the call was not refused because of the {names}, but failed: {error}"
-                            ),
-                        );
-                    }
-                }
+            let guard = self.hold(request, &watched).await;
+            match timeout(time, call)
+                .await
+                .map(|ended| ended.map_err(Into::into))
+            {
+                Err(_elapsed) => watched.fail(&format!(
+                    "the call was not refused while the observer holds the {names}"
+                )),
+                Ok(Ok(value)) => watched.fail(&format!(
+                    "the call has returned `Ok({value:?})` while the observer holds the {names}"
+                )),
+                Ok(Err(error)) if Error::find(&*error).is_some_and(|error| error.is_busy()) => {}
+                Ok(Err(error)) => watched.fail(&format!(
+                    "the call was not refused because of the {names}, but failed: {error}"
+                )),
             }
-            release(guard, &watched, at).await;
+            release(guard, &watched).await;
         }
     }
 
-    async fn hold(
-        &mut self,
-        request: Request,
-        watched: &Watched,
-        at: &Location<'_>,
-    ) -> LockGuard<'_, C> {
+    async fn hold(&mut self, request: Request, watched: &Watched) -> LockGuard<'_, C> {
         let request = request.wait(self.timeout);
+        let names = &watched.names;
         match lock::acquire(&mut self.conn, C::pg, request).await {
             Ok(guard) => guard,
-            Err(error) => fail(
-                at,
-                &format!("the observer could not take the {}: {error}", watched.names),
-            ),
+            Err(error) => {
+                watched.fail(&format!("the observer could not take the {names}: {error}"))
+            }
         }
     }
 
-    /// Runs two calls so that the second waits for the lock while the first holds it, then both to
-    /// their ends.
+    /// Runs two calls to their ends, so that the second waits for the lock while the first holds
+    /// it.
     ///
-    /// Give it the first call's key, or [`Request::all`] of its keys, of which the second needs at
-    /// least one. The second has begun before the first reads or writes under its lock, and goes on
-    /// only afterwards: the moment at which a missing lock shows. The first must wait at least once
+    /// Give it the first call's key, or [`Request::all`] of its keys; the second must need at least
+    /// one of them. The second begins before the first reads or writes under its lock, and goes on
+    /// only afterwards: an order in which a missing lock shows. The first must wait at least once
     /// under its lock, such as for a query. A call with `queue` waits in its process, where this
     /// cannot see it.
     ///
     /// # Panics
     ///
-    /// If the first ends and was not seen to hold all keys, or the second and was not seen to wait
-    /// for one of them: the message has the call's result. If another session held a key before.
+    /// If the first ends and was not seen to hold all keys, or the second ends and was not seen to
+    /// wait for one of them; the message has the call's result. If another session held a key
+    /// before.
     ///
     /// # Examples
     ///
@@ -229,12 +216,12 @@ impl<C: Connection> Observer<C> {
     {
         let at = Location::caller();
         async move {
-            let watched = Watched::new(&keys.into());
+            let watched = Watched::new(&keys.into(), at);
             let (mut first, mut second) = (pin!(first), pin!(second));
-            self.assert_free(&watched, at).await;
+            self.assert_free(&watched).await;
             let (conn, timeout) = (self.conn.pg(), self.timeout);
-            run_until(conn, &watched, true, first.as_mut(), timeout, at).await;
-            run_until(conn, &watched, false, second.as_mut(), timeout, at).await;
+            run_until(conn, &watched, true, first.as_mut(), timeout).await;
+            run_until(conn, &watched, false, second.as_mut(), timeout).await;
             let mut of_second = None;
             let of_first = poll_fn(|context| {
                 if of_second.is_none()
@@ -252,40 +239,35 @@ impl<C: Connection> Observer<C> {
         }
     }
 
-    async fn assert_free(&mut self, watched: &Watched, at: &Location<'_>) {
+    async fn assert_free(&mut self, watched: &Watched) {
         for key in &watched.keys {
-            if is_seen(self.conn.pg(), *key, true, at).await {
+            if watched.is_seen(self.conn.pg(), *key, true).await {
                 let names = &watched.names;
-                fail(
-                    at,
-                    &format!("somebody holds the advisory {names} before the call"),
-                );
+                watched.fail(&format!(
+                    "somebody holds the advisory {names} before the call"
+                ));
             }
         }
     }
 }
 
-async fn release<C: Connection>(guard: LockGuard<'_, C>, watched: &Watched, at: &Location<'_>) {
+async fn release<C: Connection>(guard: LockGuard<'_, C>, watched: &Watched) {
     if let Err(error) = guard.finish(Ok::<_, Error>(())).await {
-        fail(
-            at,
-            &format!(
-                "the observer could not release the {}: {error}",
-                watched.names
-            ),
-        );
+        let names = &watched.names;
+        watched.fail(&format!(
+            "the observer could not release the {names}: {error}"
+        ));
     }
 }
 
 /// Polls the call until its locks are held, or one is waited for. The call is not polled while the
-/// server is asked.
+/// observer reads `pg_locks`.
 async fn run_until<F: Future<Output: Debug>>(
     conn: &mut AsyncPgConnection,
     watched: &Watched,
     is_granted: bool,
     mut call: Pin<&mut F>,
     timeout: Duration,
-    at: &Location<'_>,
 ) {
     let end = Instant::now() + timeout;
     let state = if is_granted { "hold" } else { "wait for" };
@@ -294,21 +276,17 @@ async fn run_until<F: Future<Output: Debug>>(
         if let Poll::Ready(result) =
             poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await
         {
-            fail(
-                at,
-                &format!(
-                    "the call has returned `{result:?}`, and was not seen to {state} the advisory {names}"
-                ),
-            );
+            watched.fail(&format!(
+                "the call has returned `{result:?}`, and was not seen to {state} the advisory {names}"
+            ));
         }
-        if watched.is_seen(conn, is_granted, at).await {
+        if watched.are_seen(conn, is_granted).await {
             return;
         }
         if Instant::now() >= end {
-            fail(
-                at,
-                &format!("the call does not {state} the advisory {names}, and does not return"),
-            );
+            watched.fail(&format!(
+                "the call does not {state} the advisory {names}, and does not return"
+            ));
         }
     }
 }

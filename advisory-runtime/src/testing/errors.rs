@@ -1,4 +1,4 @@
-//! One error of each kind, for tests of what a program does with them.
+//! One error of each variant, for tests of a program's error handling.
 
 use crate::error::{BusyLock, PoolError};
 use crate::lease::{self, BusyKey, Table};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 type Name = Cow<'static, str>;
 
-/// One [`Error`] of each variant, for unit tests of how your code answers them: the variants cannot
-/// be built elsewhere.
+/// Returns one [`Error`] of each variant, in the order of the declaration, for unit tests of your
+/// error handling. Other crates cannot build the variants.
 ///
-/// Their locks, times and sources are made up. The order is that of the declaration.
+/// Their locks, times and sources are made up.
 ///
 /// # Examples
 ///
@@ -100,7 +100,7 @@ pub fn lock_errors() -> Vec<Error> {
     ]
 }
 
-/// One [`lease::Error`] of each variant, as [`lock_errors`].
+/// Like [`lock_errors`], for [`lease::Error`].
 #[must_use]
 pub fn lease_errors() -> Vec<lease::Error> {
     use lease::Error;
@@ -168,7 +168,7 @@ pub fn lease_errors() -> Vec<lease::Error> {
     ]
 }
 
-/// One [`claim::Error`] of each variant, as [`lock_errors`].
+/// Like [`lock_errors`], for [`claim::Error`].
 #[must_use]
 pub fn claim_errors() -> Vec<claim::Error> {
     use claim::Error;
@@ -212,7 +212,7 @@ mod tests {
     use crate::{Error, claim, lease};
     use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
-    /// An answer with everything that a server's can have.
+    /// An answer with every field.
     struct Full;
 
     impl diesel::result::DatabaseErrorInformation for Full {

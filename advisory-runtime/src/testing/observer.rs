@@ -13,10 +13,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Watches the advisory locks of a database on a connection of its own.
 ///
-/// Its methods are assertions: they panic if a state does not come within 10 seconds, or within
+/// Its methods are assertions. They panic if a state does not come within 10 seconds, or within
 /// [`timeout`](Self::timeout), and if the server does not answer. The message begins with the line
-/// of the test that called the method. Dropping the future of a method drops the calls that it runs,
-/// and closes the connection if it holds their keys.
+/// of the test that called the method. Dropping the future of a method drops the calls that it runs
+/// and, if the observer's connection holds their keys, closes that connection.
 ///
 /// ```
 /// use advisory_runtime::testing::Observer;
@@ -34,13 +34,15 @@ pub struct Observer<C> {
     pub(super) timeout: Duration,
 }
 
+/// The keys of an assertion, and the line of the test that made it.
 pub(super) struct Watched {
     pub(super) keys: Vec<Key>,
     pub(super) names: String,
+    at: &'static Location<'static>,
 }
 
 impl Watched {
-    pub(super) fn new(request: &Request) -> Self {
+    pub(super) fn new(request: &Request, at: &'static Location<'static>) -> Self {
         let keys = request.keys.to_vec();
         // The pattern of several keys is that of one.
         let pattern =
@@ -51,21 +53,32 @@ impl Watched {
                 None => format!("`{key}`"),
                 Some(pattern) => format!("`{pattern}` ({key})"),
             });
+        let names = names.collect::<Vec<_>>().join(", ");
         let names = match keys.len() {
-            1 => String::from("lock "),
-            _ => String::from("locks "),
-        } + &names.collect::<Vec<_>>().join(", ");
-        Self { keys, names }
+            1 => format!("lock {names}"),
+            _ => format!("locks {names}"),
+        };
+        Self { keys, names, at }
     }
 
+    pub(super) fn fail(&self, what: &str) -> ! {
+        fail(self.at, what)
+    }
+
+    /// Returns whether a session holds the key or, if not `is_granted`, waits for it.
     pub(super) async fn is_seen(
         &self,
         conn: &mut AsyncPgConnection,
+        key: Key,
         is_granted: bool,
-        at: &Location<'_>,
     ) -> bool {
+        is_seen(conn, key, is_granted, self.at).await
+    }
+
+    /// Returns whether all keys are held or, if not `is_granted`, one is waited for.
+    pub(super) async fn are_seen(&self, conn: &mut AsyncPgConnection, is_granted: bool) -> bool {
         for key in &self.keys {
-            if is_seen(conn, *key, is_granted, at).await != is_granted {
+            if self.is_seen(conn, *key, is_granted).await != is_granted {
                 return !is_granted;
             }
         }
@@ -80,7 +93,7 @@ impl<C: Connection> Observer<C> {
         Self { conn, timeout }
     }
 
-    /// Sets how long to wait for a state.
+    /// Sets the maximum time to wait for a state.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -130,11 +143,11 @@ impl<C: Connection> Observer<C> {
     ) -> impl Future<Output = ()> {
         let at = Location::caller();
         async move {
-            let (number, watched) = (key.key(), Watched::new(&key.into()));
+            let (number, watched) = (key.key(), Watched::new(&key.into(), at));
             let end = Instant::now() + self.timeout;
-            while is_seen(self.conn.pg(), number, granted, at).await != there {
+            while watched.is_seen(self.conn.pg(), number, granted).await != there {
                 if Instant::now() >= end {
-                    fail(at, &format!("{otherwise} the advisory {}", watched.names));
+                    watched.fail(&format!("{otherwise} the advisory {}", watched.names));
                 }
                 sleep_until(Instant::now() + PAUSE).await;
             }
@@ -142,16 +155,14 @@ impl<C: Connection> Observer<C> {
     }
 }
 
-pub(super) async fn is_seen(
+async fn is_seen(
     conn: &mut AsyncPgConnection,
     key: Key,
     is_granted: bool,
     at: &Location<'_>,
 ) -> bool {
-    match conn
-        .query_text(&sql::probe::count_sessions(key, is_granted))
-        .await
-    {
+    let count = sql::probe::count_sessions(key, is_granted);
+    match conn.query_text(&count).await {
         Ok(count) => count.is_some_and(|count| count != "0"),
         Err(error) => fail(
             at,

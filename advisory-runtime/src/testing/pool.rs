@@ -7,13 +7,13 @@ use crate::driver::Driver;
 use crate::{Connection, Pool};
 use std::panic::Location;
 
-/// The number of questions to the pool: more than it has idle connections.
+/// The number of connections to take from the pool: more than it has idle ones.
 const LOOKS: usize = 100;
 
 /// Asserts that a pool with your own manager replaces a connection that a dropped call has closed.
 ///
 /// It takes a connection, closes it as a dropped call does, returns it, and takes connections
-/// again, one at a time. The pool must not be used otherwise meanwhile.
+/// again, one at a time. Nothing else may use the pool meanwhile.
 ///
 /// # Panics
 ///

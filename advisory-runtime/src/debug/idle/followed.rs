@@ -1,4 +1,4 @@
-//! The statements of a connection, as reported by its instrumentation and the wake-ups of a body.
+//! The statements of a connection, as seen by its instrumentation and the wake-ups of a body.
 
 use crate::debug::{LockSet, is_on};
 use crate::driver::Driver;
@@ -14,15 +14,14 @@ use tokio::task::Id;
 /// The longest time between two statements of a body without a warning.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The statements of a call's connection, from when its lock was held; none where they are not
-/// followed.
+/// The statements of a call's connection since its lock was held; `None` if they are not followed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statements(Option<Followed>);
 
 #[derive(Clone, Debug)]
 struct Followed {
     clock: StatementClock,
-    /// Since when the call holds its lock.
+    /// The time since which the call holds its lock.
     since: Instant,
     /// True if its body runs under the attribute, so that its wake-ups are seen.
     has_body: bool,
@@ -34,7 +33,7 @@ struct StatementClock(Arc<Mutex<Seen>>);
 #[derive(Debug)]
 struct Seen {
     running: usize,
-    /// Since when none runs.
+    /// The time since which none runs.
     idle_since: Instant,
     /// The tasks that have woken a body during a statement, among them the connection's.
     tasks: Vec<Id>,
@@ -145,7 +144,7 @@ impl Statements {
         Some(Arc::new(Noted { waker, clock }).into())
     }
 
-    /// Warns once for each place whose body held these locks for long without a statement.
+    /// Warns if the body held these locks for long without a statement, once for each place.
     pub(crate) fn warn_if_idle(&self, locks: &LockSet, telemetry: &Telemetry) {
         static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let Some(idle) = self.longest() else { return };

@@ -10,7 +10,7 @@ use std::fmt;
 /// connection is not needed again.
 ///
 /// The connection is usable unless the error says otherwise. After [`Error::NotAvailable`],
-/// [`Error::TimedOut`] and [`Error::PooledSession`] it is unchanged.
+/// [`Error::TimedOut`] and [`Error::PooledSession`] it is as it was before the call.
 ///
 /// ```
 /// use advisory_runtime::{Error, OwnedLockError};
@@ -27,8 +27,7 @@ use std::fmt;
 pub struct OwnedLockError<C> {
     /// The error.
     pub error: Error,
-    /// The connection, without the lock. In a box, so that a `Result` with this error is not as
-    /// large as a connection.
+    /// The connection, without the lock. The box keeps a `Result` with this error small.
     pub connection: Box<C>,
 }
 

@@ -1,5 +1,4 @@
-//! The SQL that acquires locks: a message, and for a try a query after it. Sends them, and reads
-//! from the answer whether the locks were taken.
+//! The SQL that acquires locks: a message, and for a try a query after it.
 
 use super::answer_tag::AnswerTag;
 use super::message::Message;
@@ -38,13 +37,13 @@ struct TryText(String);
 
 impl TryText {
     fn split(&self) -> (&str, &str) {
-        let behind_comment = self.0.find("*/;").map_or(0, |end| end + 3);
-        self.0.split_at(behind_comment)
+        let after_comment = self.0.find("*/;").map_or(0, |end| end + 3);
+        self.0.split_at(after_comment)
     }
 
     /// The message and the query as one text, which fails with [`Marker::NotAvailable`] if a key is
-    /// held. For a server that could not prepare the query: behind a pooler that does not track
-    /// prepared statements, its name can be taken.
+    /// held. For a server that could not prepare the query, as behind a pooler that does not track
+    /// prepared statements: their names can be taken.
     fn by_text(&self, message: &str) -> String {
         let (comment, select) = self.split();
         let missed = Marker::NotAvailable.text();
@@ -53,13 +52,12 @@ impl TryText {
         )
     }
 
-    /// Undoes the message after a miss. Comments repeat the lock's name and its first keys: as the
-    /// session's last query they show what a call that polls waits for.
+    /// Undoes the message after a miss. Its comments repeat the lock's name and its first keys:
+    /// they are the session's last query, which shows the locks that a call polls for.
     fn undo_miss(&self, undo: &str) -> String {
         let (comment, select) = self.split();
         let mut ends = select.match_indices(')').map(|(end, _)| end);
-        let keys = ends.nth(KEYS_SHOWN).and_then(|end| select.get(..end));
-        let keys = keys.unwrap_or(select);
+        let keys = ends.nth(KEYS_SHOWN).map_or(select, |end| &select[..end]);
         format!("{comment}/*{keys}*/;{undo}")
     }
 }
@@ -76,32 +74,18 @@ impl AcquireSql {
         call: &mut Call,
     ) -> QueryResult<QueryResult<bool>> {
         call.phase = Phase::Open;
-        let Self { message, try_query } = self;
-        let sent = match try_query {
-            None => conn.execute(&message).await.map(|()| Ok(true)),
-            Some(try_query) => Box::pin(try_query.send(&message, conn, call)).await,
+        let message = &self.message;
+        let sent = match &self.try_query {
+            None => conn.execute(message).await.map(|()| Ok(true)),
+            Some(TryQuery::Xact { one_key, undo }) => {
+                Box::pin(try_xact(message, *one_key, undo, conn, call)).await
+            }
+            Some(TryQuery::Session { process }) => {
+                Box::pin(try_session(message, *process, conn, call)).await
+            }
         };
         call.record_time();
         sent
-    }
-}
-
-impl TryQuery {
-    async fn send<D: Driver>(
-        &self,
-        message: &str,
-        conn: &mut D,
-        call: &mut Call,
-    ) -> QueryResult<QueryResult<bool>> {
-        match self {
-            Self::Xact { one_key, undo } => try_xact(message, *one_key, undo, conn, call).await,
-            Self::Session { process } => {
-                if !message.is_empty() {
-                    conn.execute(message).await?;
-                }
-                Ok(try_session(*process, conn, call).await)
-            }
-        }
     }
 }
 
@@ -136,36 +120,42 @@ async fn try_xact<D: Driver>(
         }
         Err(source) => source,
     };
-    // Behind a pooler that does not track prepared statements, the statement's name can be taken
-    // (42P05), the statement can be gone before it is executed (26000), or another client's can
-    // answer.
+    // Behind a pooler that does not track prepared statements, the name can be taken (42P05), the
+    // statement can be gone before it is executed (26000), or another client's can answer.
     let is_foreign = matches!(
         source,
         DieselError::DeserializationError(_) | DieselError::NotFound
     );
-    if (is_foreign || has_only_message(&source)) && conn.execute(undo).await.is_ok() {
-        let text = text(call).by_text(message);
-        let asked = conn.execute(&text).await;
-        return Ok(asked.map(|()| true));
-    }
-    Ok(Err(source))
+    Ok(
+        if (is_foreign || has_only_message(&source)) && conn.execute(undo).await.is_ok() {
+            let text = text(call).by_text(message);
+            conn.execute(&text).await.map(|()| true)
+        } else {
+            Err(source)
+        },
+    )
 }
 
-/// Nothing undoes what another client's statement has done, so its answer is an error.
+/// If another client's statement answers, that is an error: nothing can undo what it has done.
 async fn try_session<D: Driver>(
+    message: &str,
     process: Option<i32>,
     conn: &mut D,
     call: &mut Call,
-) -> QueryResult<bool> {
+) -> QueryResult<QueryResult<bool>> {
+    if !message.is_empty() {
+        conn.execute(message).await?;
+    }
     let tag = AnswerTag::new();
     let query = Message::try_session(&call.request, process, &tag);
-    let rows = tag.read(conn.query_text(&query).await?)?;
-    let rows = rows.parse().map_err(|_| other_statement())?;
-    Ok(took(call, rows))
+    let answer = conn.query_text(&query).await;
+    let rows = answer.and_then(|answer| tag.read(answer)?.parse().map_err(|_| other_statement()));
+    Ok(rows.map(|rows| took(call, rows)))
 }
 
+/// Returns whether a try took the locks, and notes the permit that it took. With permits, `rows` is
+/// its position.
 fn took(call: &mut Call, rows: usize) -> bool {
-    // With permits, it is the position of the one taken.
     let last = rows.checked_sub(1);
     call.permit = last.and_then(|last| call.request.permits.get(last).copied());
     last.is_some()

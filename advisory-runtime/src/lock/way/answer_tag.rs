@@ -1,7 +1,8 @@
-//! A query outside of a transaction, with an answer that shows that it is its own.
+//! A tag that shows that an answer belongs to its query.
 //!
-//! A pooler that does not track prepared statements can let one backend prepare a query and another
-//! one execute it. There another client's statement can have its name, and answers.
+//! Outside of a transaction, a pooler that does not track prepared statements can let one backend
+//! prepare a query and another one execute it. There another client's statement can have the
+//! query's name, and answers instead.
 
 use crate::sql::try_lock::other_statement;
 use diesel::QueryResult;

@@ -12,15 +12,15 @@ pub(super) const CLIENT_CHECK: &str = "client_connection_check_interval";
 /// than Linux.
 pub(super) const SET: &str = "SET LOCAL client_connection_check_interval=1000";
 
-/// True if no server has refused it. To ask each time would cost as much as the lock.
+/// True until a server refuses it. Asking each time would cost as much as the lock.
 static IS_KNOWN: AtomicBool = AtomicBool::new(true);
 
 pub(super) fn is_known() -> bool {
     IS_KNOWN.load(Ordering::Relaxed)
 }
 
-/// Returns whether the error is a server's refusal of [`SET`], which this process no longer sends
-/// from then on. Every translation of such an error has the setting's name.
+/// Returns whether the error is a server's refusal of [`SET`]. If so, this process no longer sends
+/// it. Every translation of such an error has the setting's name.
 pub(super) fn is_refused(call: &Call, error: &Error) -> bool {
     let (Error::Database(source) | Error::Cancelled { source, .. }) = error else {
         return false;

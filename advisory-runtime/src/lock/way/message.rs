@@ -13,8 +13,8 @@ use std::time::Duration;
 /// A target list has at most 1,664 entries, and a key with its budget takes two.
 pub(super) const KEYS_PER_STATEMENT: usize = 500;
 
-/// The time after the client's own bound at which the server ends the session. A client that has
-/// not stopped needs that time to roll back.
+/// The time from the client's own bound until the server ends the session. A client that has not
+/// stopped needs it to roll back.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A condition: the session is not the client's own. A setting that does not exist is NULL, and so
@@ -23,50 +23,38 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) enum IsPooled {
     /// Another process than this one is the backend.
     Backend(i32),
-    /// Like `Backend`, where the process is known or the setting `advisory.pooler` is
-    /// `transaction`.
+    /// The setting `advisory.pooler` is `transaction`, or another process is the backend, if this
+    /// one is known.
     Setting(Option<i32>),
-    /// Never, which the node that has the rows of the statement finds out. A function whose
-    /// argument does not need the rows could be called at another node.
+    /// Always false, but only the node with the rows of the statement can compute it. Other
+    /// arguments would let the server call the function at another node.
     AtRows,
-}
-
-impl IsPooled {
-    fn of_xact(request: &Request) -> Option<Self> {
-        request.at.is_some().then_some(Self::AtRows)
-    }
 }
 
 impl fmt::Display for IsPooled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let process = match *self {
-            Self::Backend(process) => process,
-            Self::AtRows => {
-                return f.write_str("pg_catalog.count(*) OPERATOR(pg_catalog.<) 0");
-            }
+        match *self {
+            Self::Backend(process) => write!(
+                f,
+                "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}"
+            ),
             Self::Setting(process) => {
                 f.write_str("pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'")?;
-                let Some(process) = process else {
-                    return Ok(());
-                };
-                f.write_str(" OR ")?;
-                process
+                process.map_or(Ok(()), |process| {
+                    write!(f, " OR {}", Self::Backend(process))
+                })
             }
-        };
-        write!(
-            f,
-            "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}"
-        )
+            Self::AtRows => f.write_str("pg_catalog.count(*) OPERATOR(pg_catalog.<) 0"),
+        }
     }
 }
 
-/// The arguments of a lock function for the first key that a statement takes for the session. If
-/// that is not the client's own, the statement fails with [`Marker::PooledSession`] while it
-/// computes the argument, so the function is not called.
+/// The arguments of a lock function. If the condition is true, the statement fails with
+/// [`Marker::PooledSession`] while it computes them, so the function is not called.
 ///
-/// The key is a text here because only a text can be either a number or the marker. It is converted
-/// when the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted
-/// would fail in every plan.
+/// The key is a text because only a text can be either a number or the marker. It is converted when
+/// the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted would
+/// fail in every plan.
 struct OwnArguments(Key, Option<IsPooled>);
 
 impl fmt::Display for OwnArguments {
@@ -87,8 +75,8 @@ impl fmt::Display for OwnArguments {
     }
 }
 
-/// The moment at which the session's own `lock_timeout` is restored: after the last key, or at the
-/// end of the transaction.
+/// Restores the session's own `lock_timeout` after the last key, or leaves that to the end of the
+/// transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockTimeout {
     Restore,
@@ -103,9 +91,10 @@ impl fmt::Display for TryLocks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(request, scope, process) = self;
         let lock = try_function(*scope, request.mode);
+        let at_rows = request.at.as_ref().map(|_| IsPooled::AtRows);
         for (index, key) in request.keys.iter().enumerate() {
             let process = process.filter(|_| index == 0).map(IsPooled::Backend);
-            let key = OwnArguments(*key, process.or(IsPooled::of_xact(request)));
+            let key = OwnArguments(*key, process.or(at_rows));
             let and = if index == 0 { "" } else { " AND " };
             write!(f, "{and}{lock}({key})")?;
         }
@@ -144,12 +133,7 @@ pub(super) enum SettingScope {
     Session,
 }
 
-impl SettingScope {
-    const fn is_local(self) -> bool {
-        matches!(self, Self::Transaction)
-    }
-}
-
+#[derive(Default)]
 pub(super) struct Message {
     text: String,
     /// The separator in front of the next column; not empty once a `SELECT` has begun.
@@ -177,83 +161,72 @@ impl Message {
             query_comment::push(&mut text, name);
             text.push(';');
         }
-        Self {
-            text,
-            separator: "",
-        }
-    }
-
-    pub(super) const fn empty() -> Self {
-        Self {
-            text: String::new(),
-            separator: "",
-        }
+        let separator = "";
+        Self { text, separator }
     }
 
     /// Asks for the keys of the open transaction without waiting. It returns a row if it took them;
     /// with permits, the number of rows is the position of the one that it took. It has no trace:
     /// each text is prepared.
     pub(super) fn try_query(request: &Request) -> String {
-        let mut message = Self::named(request);
-        message.select();
-        let (scope, process) = (Scope::Xact, None);
-        if request.permits.is_empty() {
-            let locks = TryLocks(request, scope, process);
-            match &request.at {
-                Some(rows) => message.column(format_args!("1 FROM {rows} HAVING {locks}")),
-                None => message.column(format_args!("1 WHERE {locks}")),
+        let Self { mut text, .. } = Self::named(request);
+        let locks = TryLocks(request, Scope::Xact, None);
+        match &request.at {
+            _ if !request.permits.is_empty() => {
+                let position = TryPermits(request, Scope::Xact, None);
+                put!(
+                    text,
+                    "SELECT 1 FROM pg_catalog.generate_series(1,{position})"
+                );
             }
-        } else {
-            let position = TryPermits(request, scope, process);
-            message.column(format_args!(
-                "1 FROM pg_catalog.generate_series(1,{position})"
-            ));
+            Some(rows) => {
+                put!(text, "SELECT 1 FROM {rows} HAVING {locks}");
+            }
+            None => {
+                put!(text, "SELECT 1 WHERE {locks}");
+            }
         }
-        message.into_text()
+        text
     }
 
     /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `tag`,
     /// then the number of rows. It fails if `process` is not the backend.
     pub(super) fn try_session(request: &Request, process: Option<i32>, tag: &AnswerTag) -> String {
-        let mut message = Self::named(request);
-        message.select();
-        let scope = Scope::Session;
+        let Self { mut text, .. } = Self::named(request);
+        let session = |process| TryLocks(request, Scope::Session, process);
         if !request.permits.is_empty() {
-            let position = TryPermits(request, scope, process);
-            message.column(format_args!("pg_catalog.concat('{tag}',{position})"));
-        } else if request.keys.len() > 1 {
-            // For the transaction first, so that after a miss the session holds none of several
-            // keys.
-            let xact = TryLocks(request, Scope::Xact, process);
-            let session = TryLocks(request, scope, None);
-            message.column(format_args!(
-                "CASE WHEN {xact} AND {session} THEN '{tag}1' ELSE '{tag}0' END"
-            ));
-        } else {
-            let locks = TryLocks(request, scope, process);
-            message.column(format_args!(
-                "CASE WHEN {locks} THEN '{tag}1' ELSE '{tag}0' END"
-            ));
+            let position = TryPermits(request, Scope::Session, process);
+            put!(text, "SELECT pg_catalog.concat('{tag}',{position})");
+            return text;
         }
-        message.into_text()
+        put!(text, "SELECT CASE WHEN ");
+        if request.keys.len() > 1 {
+            // For the transaction first: after a miss, the session holds none of several keys.
+            let xact = TryLocks(request, Scope::Xact, process);
+            put!(text, "{xact} AND {}", session(None));
+        } else {
+            put!(text, "{}", session(process));
+        }
+        put!(text, " THEN '{tag}1' ELSE '{tag}0' END");
+        text
     }
 
-    /// Keeps the rows, at whose node the locks are taken, from moving to another node before the
-    /// transaction ends. Citus moves no rows on which a transaction has written, and this is a
-    /// write. A `SELECT` is not, whatever rows it locks.
+    /// Keeps the rows that choose the node from moving to another one before the transaction ends.
+    /// Citus moves no rows on which a transaction has written, and this is a
+    /// write; a `SELECT` is not, even with row locks.
     pub(super) fn keep_rows(&mut self, request: &Request) {
         if let Some(rows) = &request.at {
             self.statement(&format!("DELETE FROM {rows}"));
         }
     }
 
-    /// A statement, and what a lock needs that is taken after it: the timeouts that bound its
-    /// holder, and the rows at its node.
+    /// A statement, and the preparation of a try after it: the timeouts that bound the holder, and
+    /// the rows at its node.
     pub(super) fn before_try(statement: &'static str, request: &Request) -> Cow<'static, str> {
         if request.max_hold.is_none() && request.at.is_none() {
             return statement.into();
         }
-        let mut message = Self::empty();
+        let mut message = Self::default();
         message.statement(statement);
         message.keep_rows(request);
         message.select_own_client_check(request);
@@ -296,6 +269,7 @@ impl Message {
             Wait::Forever => Some(0),
             Wait::Session | Wait::Never => None,
         };
+        let at_rows = request.at.as_ref().map(|_| IsPooled::AtRows);
         self.select();
         if let Some(milliseconds) = lock_timeout {
             if restores {
@@ -319,7 +293,7 @@ impl Message {
                 }
             }
             let is_pooled = is_pooled.filter(|_| index == 0);
-            let key = OwnArguments(*key, is_pooled.or(IsPooled::of_xact(request)));
+            let key = OwnArguments(*key, is_pooled.or(at_rows));
             self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
@@ -338,8 +312,8 @@ impl Message {
         }
     }
 
-    /// Calls a function for each key, none of which waits, in columns of the `SELECT` that is open
-    /// if all keys fit in. It fails if `process` is not the backend.
+    /// Calls a function that does not wait for each key. The columns are added to the open `SELECT`
+    /// if all keys fit in. The message fails if `process` is not the backend.
     pub(super) fn call_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
         for (index, key) in request.keys.iter().enumerate() {
             if request.keys.len() <= KEYS_PER_STATEMENT {
@@ -353,8 +327,8 @@ impl Message {
         }
     }
 
-    /// A column that sets `lock_timeout` to what is left of the budget, which counts from the
-    /// arrival of the message, by the server's clock.
+    /// A column that sets `lock_timeout` to the remaining budget, which counts from the arrival of
+    /// the message, by the server's clock.
     fn push_remaining(&mut self, budget: i32) {
         self.column(format_args!(
             "pg_catalog.set_config('lock_timeout',CAST(CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
@@ -364,16 +338,12 @@ impl Message {
         ));
     }
 
+    /// Begins a `SELECT` with a column that makes the server notice the death of the client while a
+    /// later statement runs. It does nothing if the session has a value already, and on platforms
+    /// other than Linux, not all of which support it.
     pub(super) fn select_client_check(&mut self, scope: SettingScope) {
+        let local = scope == SettingScope::Transaction;
         self.select();
-        self.push_client_check(scope);
-    }
-
-    /// A column that makes the server notice the death of the client while a later statement runs.
-    /// It does nothing if the session has a value already, and on platforms other than Linux, not
-    /// all of which support it.
-    pub(super) fn push_client_check(&mut self, scope: SettingScope) {
-        let local = scope.is_local();
         self.column(format_args!(
             "CASE WHEN pg_catalog.current_setting('{CLIENT_CHECK}',true) OPERATOR(pg_catalog.=) '0' \
              AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
@@ -385,7 +355,7 @@ impl Message {
     /// one or the server does not know the setting. It sets it to zero first, since a
     /// `transaction_timeout` that is already running does not change otherwise.
     pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, scope: SettingScope) {
-        let local = scope.is_local();
+        let local = scope == SettingScope::Transaction;
         let bound = milliseconds(max_hold.saturating_add(GRACE));
         self.column(format_args!(
             "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
@@ -397,8 +367,8 @@ impl Message {
         ));
     }
 
-    /// Like [`push_client_check`](Self::push_client_check), for a transaction of the call's own,
-    /// whatever value the session has.
+    /// Like [`select_client_check`](Self::select_client_check), for a transaction of the call's
+    /// own, whatever value the session has.
     pub(super) fn select_own_client_check(&mut self, request: &Request) {
         if request.max_hold.is_some() {
             self.select();
@@ -419,10 +389,10 @@ impl Message {
         }
     }
 
-    /// Bounds the holder of a transaction-level lock, for a transaction of the call's own. It comes
-    /// after the lock, so the wait does not count. A statement costs a third of what a function
-    /// does, which is left to the setting that servers before 17 do not know. A
-    /// `transaction_timeout` that is already running would not change.
+    /// Bounds the holder of a transaction-level lock, in a transaction of the call's own. It comes
+    /// after the lock, so the wait does not count. A `SET` costs a third of `set_config`, which
+    /// serves only for the setting that servers before 17 do not know. A `transaction_timeout` that
+    /// is already running would not change.
     pub(super) fn set_xact_timeouts(&mut self, request: &Request) {
         if let Some(max_hold) = request.max_hold {
             let bound = milliseconds(max_hold.saturating_add(GRACE));

@@ -1,7 +1,5 @@
-//! Finds out why the server refused an acquisition.
-//!
-//! Diesel hides the SQLSTATE, and messages are translated. So the reason is derived from the form
-//! of the error, the state of the session, and the time.
+//! The reason why the server refused an acquisition: derived from the form of the error, the state
+//! of the session, and the time, since Diesel hides the SQLSTATE.
 
 use crate::driver::Driver;
 use crate::error::{
@@ -18,18 +16,18 @@ use std::time::Duration;
 pub(in crate::lock) enum SessionState {
     /// It runs statements.
     Alive,
-    /// A transaction is open that the error has failed.
+    /// The error has failed an open transaction.
     Aborted,
-    /// A transaction is open that had failed before: the error is the one that refuses every
-    /// statement in it (25P02).
+    /// An open transaction had failed before. The error is the refusal of every statement in it
+    /// (25P02).
     HadFailed,
     /// The connection is lost, or its state cannot be found out. It is marked as broken.
     Lost,
 }
 
-/// Finds out the state of the session after an error. Each answer but [`SessionState::Lost`] is one
-/// that the server gives in no other state: a cancel request or a timeout can interrupt the
-/// questions too, and says nothing.
+/// Finds out the state of the session after an error. Except for [`SessionState::Lost`], the server
+/// gives each answer in one state only. A cancel request or a timeout can interrupt the queries
+/// too, and says nothing about the state.
 pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> SessionState {
     for _ in 0..TRIES {
         if is_connection_lost(source) {
@@ -38,8 +36,8 @@ pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError
         let Err(refused) = conn.execute(sql::probe::ALIVE).await else {
             return SessionState::Alive;
         };
-        // The server reports the end of a session (57P01) before it closes the connection, so the
-        // question after that finds it closed.
+        // The server reports the end of a session (57P01) before it closes the connection. The next
+        // query finds it closed.
         match conn.execute(sql::probe::NO_SAVEPOINT).await {
             Err(error) if is_of_savepoint(&error, "advisory_none") => {
                 return if is_same_answer(&refused, source) {
@@ -61,7 +59,7 @@ pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError
     SessionState::Lost
 }
 
-/// The maximum number of questions. Each cancel request interrupts one.
+/// The maximum number of queries. Each cancel request interrupts one.
 const TRIES: usize = 16;
 
 /// The error of a try that found the lock held and was undone.
@@ -82,7 +80,7 @@ pub(in crate::lock) fn missed<D: Driver>(
     }
 }
 
-/// The error of an acquisition that was not a wait, or that ended for another reason than its wait.
+/// The error of an acquisition that did not wait, or did not fail because of its wait.
 pub(super) fn database(call: &Call, source: DieselError) -> Error {
     if is_lock_table_full(&source) {
         let lock = call.lock();
@@ -93,10 +91,10 @@ pub(super) fn database(call: &Call, source: DieselError) -> Error {
 
 /// Classifies the error of a wait that leaves the session usable.
 ///
-/// The server's text says that a wait has timed out, if that text is in English. In another
-/// language it has timed out if it lasted as long as its budget by this process's clock, with a
-/// tolerance. Other interruptions are one variant, since Diesel does not distinguish a cancel
-/// request from `statement_timeout`.
+/// An English server says that a wait has timed out. In another language, a wait counts as timed
+/// out if it lasted as long as its budget by this process's clock, with a tolerance. Other
+/// interruptions are one variant, since Diesel does not distinguish a cancel request from
+/// `statement_timeout`.
 pub(in crate::lock) async fn classify<D: Driver>(
     conn: &mut D,
     call: &mut Call,

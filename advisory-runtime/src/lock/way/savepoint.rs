@@ -1,12 +1,12 @@
 //! Transaction-level locks inside an open transaction: under a savepoint, or without a body in the
 //! transaction itself.
 //!
-//! The savepoint has its own name. Diesel's savepoints remain when it rolls back to them, so
-//! rolling back to a name of Diesel's could silently undo the caller's work.
+//! The savepoint has its own name. Diesel's savepoints remain after a rollback to them, so a
+//! rollback to one of Diesel's names could silently undo the caller's work.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{LockTimeout, Message, SettingScope, XACT_TIMEOUTS};
-use super::refusal;
+use super::refusal::{self, SessionState};
 use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
 use crate::error::{
     Marker, is_connection_lost, is_interrupted, is_of_savepoint, is_outside_transaction,
@@ -25,11 +25,11 @@ use std::num::NonZeroU32;
 /// The requirement on the outer transaction's snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Snapshot {
-    /// The transaction must be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused
-    /// at other levels (25001), whose snapshot is older than the lock: the body would not see what
-    /// earlier holders wrote.
+    /// The transaction must be READ COMMITTED. At other levels the snapshot is older than the lock,
+    /// and the body would not see what earlier holders wrote: the server refuses
+    /// `SET TRANSACTION` there (25001), which does nothing under READ COMMITTED.
     Fresh,
-    /// At another level, this transaction has held the keys since before its snapshot, or the level
+    /// The level is another, but the transaction has held the keys since before its snapshot; or it
     /// is READ UNCOMMITTED, which PostgreSQL treats as READ COMMITTED.
     HeldBefore,
 }
@@ -140,62 +140,59 @@ pub(super) async fn lock<D: Driver>(
 ) -> Result<(), Error> {
     acquire(conn, call, outer, lock_sql).await?;
     if call.budget() == Wait::Never {
-        let release = release_message(outer, false);
-        let released = conn.execute(&release).await;
+        let released = conn.execute(&release_message(outer, false)).await;
         released.map_err(Error::Database)?;
     }
     call.phase = Phase::Idle;
     Ok(())
 }
 
-/// Like [`lock`], for a request that does not wait: one key is asked for by a query alone, which
-/// has nothing to undo after a miss.
+/// Like [`lock`], for a request that does not wait. One key takes only a query, which has nothing
+/// to undo after a miss.
 ///
-/// A pooler may not track the query's prepared statement, so where there is one for certain it goes
-/// through [`lock`], and so does what the query does not take. Where there is one all the same, an
-/// error, or the answer of another statement, fails the transaction.
+/// Goes through [`lock`] if the query does not support the request, and if there is certainly a
+/// pooler, which may not track prepared statements. Behind a pooler that is not recognized, an
+/// error or the answer of another statement fails the transaction.
 pub(super) async fn try_lock<D: Driver>(
     conn: &mut D,
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    let told = conn.told_process_id();
-    let query = TryLock::of(&call.request).filter(|_| told.is_none_or(can_be_of_a_process));
-    let Some(query) = query else {
-        return Box::pin(lock(conn, call, outer)).await;
-    };
-    if !debug::is_open(conn).await {
-        return Box::pin(lock(conn, call, outer)).await;
-    }
-    call.phase = Phase::Open;
-    let answer = conn.try_lock(query).await;
-    call.record_time();
-    match answer.and_then(|answer| query.is_taken(answer.as_deref())) {
-        Ok(None) => return Box::pin(lock(conn, call, outer)).await,
-        Ok(Some(is_taken)) => {
-            call.phase = Phase::Idle;
-            if is_taken {
-                Ok(())
-            } else {
-                Err(call.not_available())
+    let may_be_direct = conn.told_process_id().is_none_or(can_be_of_a_process);
+    if let Some(query) = TryLock::of(&call.request).filter(|_| may_be_direct)
+        && debug::is_open(conn).await
+    {
+        call.phase = Phase::Open;
+        let answer = conn.try_lock(query).await;
+        call.record_time();
+        match answer.and_then(|answer| query.is_taken(answer.as_deref())) {
+            Ok(None) => {}
+            Ok(Some(is_taken)) => {
+                call.phase = Phase::Idle;
+                return if is_taken {
+                    Ok(())
+                } else {
+                    Err(call.not_available())
+                };
             }
+            Err(source) => return Err(Box::pin(try_failed(conn, call, source)).await),
         }
-        Err(source) => Err(Box::pin(try_failed(conn, call, source)).await),
     }
+    Box::pin(lock(conn, call, outer)).await
 }
 
-/// The error has failed the transaction, unless the transaction had failed before.
+/// Classifies the error of a try, which has failed the transaction unless it had failed before.
 async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     // A drop in the middle closes the connection, as in `refused`.
     call.phase = Phase::Finishing;
     let state = refusal::probe(conn, &source).await;
-    if state == refusal::SessionState::Alive {
+    if state == SessionState::Alive {
         // Diesel counts a transaction that the server does not have, or another statement has run
         // in it.
         conn.close(false);
     }
     call.phase = Phase::Idle;
-    if state == refusal::SessionState::HadFailed {
+    if state == SessionState::HadFailed {
         let lock = call.lock();
         return Error::InFailedTransaction { lock, source };
     }
@@ -210,12 +207,12 @@ async fn acquire<D: Driver>(
     outer: NonZeroU32,
     ask: Ask,
 ) -> Result<(), Error> {
-    let acquired = acquire_under(conn, call, outer, ask, Snapshot::Fresh).await;
-    if let Err(Error::StaleSnapshot { .. }) = acquired {
-        let held_before = Snapshot::HeldBefore;
-        return Box::pin(acquire_under(conn, call, outer, ask, held_before)).await;
+    match acquire_under(conn, call, outer, ask, Snapshot::Fresh).await {
+        Err(Error::StaleSnapshot { .. }) => {
+            Box::pin(acquire_under(conn, call, outer, ask, Snapshot::HeldBefore)).await
+        }
+        acquired => acquired,
     }
-    acquired
 }
 
 async fn acquire_under<D: Driver>(
@@ -225,8 +222,7 @@ async fn acquire_under<D: Driver>(
     ask: Ask,
     snapshot: Snapshot,
 ) -> Result<(), Error> {
-    let sent = ask(outer, &call.request, snapshot).send(conn, call).await;
-    match sent {
+    match ask(outer, &call.request, snapshot).send(conn, call).await {
         Ok(Ok(true)) => Ok(()),
         sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
     }
@@ -260,17 +256,17 @@ async fn undo<D: Driver>(
     if is_connection_lost(&source) || roll_back(conn, outer).await.is_err() {
         return match refusal::probe(conn, &source).await {
             // Diesel's own ROLLBACK ends it.
-            refusal::SessionState::HadFailed => {
+            SessionState::HadFailed => {
                 let lock = call.lock();
                 Error::InFailedTransaction { lock, source }
             }
-            refusal::SessionState::Aborted => refusal::classify(conn, call, source).await,
+            SessionState::Aborted => refusal::classify(conn, call, source).await,
             // There is no transaction, though Diesel counts one.
-            refusal::SessionState::Alive => {
+            SessionState::Alive => {
                 conn.close(false);
                 Error::Database(source)
             }
-            refusal::SessionState::Lost => Error::Database(source),
+            SessionState::Lost => Error::Database(source),
         };
     }
     let lock = call.lock();
@@ -329,8 +325,8 @@ async fn release_refused<D: Driver>(
             if !is_of_savepoint(&undone, &name) {
                 return Error::CommitUnknown { lock, source };
             }
-            // The server has released it, and was interrupted after that: the closed transaction
-            // had it.
+            // The server was interrupted after it had released the savepoint. The transaction that
+            // had it is closed.
         }
     }
     if is_ended {
@@ -340,21 +336,18 @@ async fn release_refused<D: Driver>(
     }
 }
 
-/// Rolls back to the savepoint of the call. A cancel request or a timeout interrupts one message,
-/// and says nothing of the savepoint.
+/// Rolls back to the savepoint of the call, and tries again after a cancel request or a timeout,
+/// which interrupts one message and says nothing of the savepoint.
 async fn roll_back<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()> {
     let message = sql::rollback_to_savepoint(outer);
-    let mut undone = conn.execute(&message).await;
     for _ in 0..TRIES {
-        match &undone {
-            Err(error) if is_interrupted(error) && !is_outside_transaction(error) => {
-                undone = conn.execute(&message).await;
-            }
-            _ => break,
+        match conn.execute(&message).await {
+            Err(error) if is_interrupted(&error) && !is_outside_transaction(&error) => {}
+            undone => return undone,
         }
     }
-    undone
+    conn.execute(&message).await
 }
 
-/// The number of repetitions of an interrupted rollback.
+/// The maximum number of interrupted rollbacks.
 const TRIES: usize = 16;

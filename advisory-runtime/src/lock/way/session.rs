@@ -1,4 +1,4 @@
-//! Session-level locks: the SQL that takes and releases them, and how a refusal is read.
+//! Session-level locks: the SQL that takes and releases them, and what a refusal means.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::answer_tag::AnswerTag;
@@ -12,45 +12,36 @@ use crate::request::Scope;
 use crate::sql::own_locks::{push_count, push_is_held};
 use crate::sql::unlock::Unlock;
 use crate::sql::{self, Arguments, lock_function, put, unlock_function};
-use crate::{Error, Key, Mode, Request, Wait, debug, pooler};
+use crate::{Error, Key, Mode, Wait, debug, pooler};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The place of an acquisition: inside the transaction that a test began, or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Around {
-    Nothing,
-    TestTransaction,
-}
-
-const fn around(call: &Call) -> Around {
-    match call.outer {
-        None => Around::Nothing,
-        Some(_) => Around::TestTransaction,
-    }
+/// True if the call is inside the transaction that a test began; inside any other it is refused.
+const fn is_in_test(call: &Call) -> bool {
+    call.outer.is_some()
 }
 
 /// Takes session-level locks, in one message.
 ///
 /// One key is one statement. Several keys are first taken for the message's own transaction, which
-/// can wait, and then for the session: if the wait is refused, none is left. Inside a test's
-/// transaction a savepoint takes the place of that transaction; rolling back to it releases no
-/// session-level lock. It also undoes settings: there, [`bound_message`] follows in a message of
-/// its own.
+/// can wait, and then for the session: if the wait is refused, the session holds none of them.
+/// Inside a test's transaction a savepoint replaces that transaction. Rolling back to it releases
+/// no session-level lock but undoes the settings, so [`bound`] sets them in a message of its own.
 ///
-/// It fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the backend.
-fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> AcquireSql {
+/// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
+/// backend.
+fn acquire_sql(call: &Call) -> AcquireSql {
+    let (request, is_test, process) = (&call.request, is_in_test(call), call.process);
     if request.budget() == Wait::Never {
-        let is_test = around == Around::TestTransaction;
         return AcquireSql {
             message: if is_test { SAVEPOINT } else { "" }.into(),
             try_query: Some(TryQuery::Session { process }),
         };
     }
     let mut message = Message::new(request);
-    if around == Around::TestTransaction {
+    if is_test {
         message.statement(SAVEPOINT);
     }
     if request.max_hold.is_some() {
@@ -64,7 +55,7 @@ fn acquire_sql(request: &Request, around: Around, process: Option<i32>) -> Acqui
         let lock = lock_function(Scope::Session, request.mode);
         message.call_each(request, lock, None);
     }
-    if around == Around::TestTransaction {
+    if is_test {
         message.statement(UNDO_SAVEPOINT);
     } else if let Some(max_hold) = request.max_hold {
         push_timeouts(&mut message, max_hold);
@@ -81,28 +72,18 @@ const UNDO_SAVEPOINT: &str =
 
 /// Sends a check. Its failure does not abort a test's transaction.
 async fn check<D: Driver>(conn: &mut D, call: &Call, check: &str) -> QueryResult<()> {
-    match around(call) {
-        Around::Nothing => conn.execute(check).await,
-        Around::TestTransaction => {
-            let message = [SAVEPOINT, check, UNDO_SAVEPOINT].join(";");
-            let checked = conn.execute(&message).await;
-            if checked.is_err() {
-                drop(conn.execute(UNDO_SAVEPOINT).await);
-            }
-            checked
-        }
+    if !is_in_test(call) {
+        return conn.execute(check).await;
     }
+    let message = [SAVEPOINT, check, UNDO_SAVEPOINT].join(";");
+    let checked = conn.execute(&message).await;
+    if checked.is_err() {
+        drop(conn.execute(UNDO_SAVEPOINT).await);
+    }
+    checked
 }
 
-/// Bounds the holder, after a try, or inside a test's transaction.
-fn bound_message(max_hold: Duration) -> String {
-    let mut sql = Message::empty();
-    sql.select_client_check(SettingScope::Session);
-    push_timeouts(&mut sql, max_hold);
-    sql.into_text()
-}
-
-/// The timeouts that bound the holder of a session-level lock after its client has stopped.
+/// The timeouts by which the server ends the session of a holder that has stopped.
 const TIMEOUTS: [&str; 3] = [
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
@@ -115,8 +96,8 @@ fn push_timeouts(message: &mut Message, max_hold: Duration) {
     }
 }
 
-/// A query that returns the settings that `max_hold` changes as SQL that restores them, after a
-/// tag: another client's answer must not be executed.
+/// A query that returns, after a tag, the SQL that restores the settings that `max_hold` changes.
+/// Without the tag the SQL could be another client's answer, and must not be executed.
 fn saved_timeouts(tag: &AnswerTag) -> String {
     let mut sql = format!(
         "SELECT pg_catalog.concat('{tag}',pg_catalog.string_agg(\
@@ -129,8 +110,7 @@ fn saved_timeouts(tag: &AnswerTag) -> String {
     sql
 }
 
-/// Releases a key after a wait that timed out, if the session holds it: the server can grant a
-/// session-level lock and still report the timeout.
+/// Releases a key if the session holds it.
 fn release_if_held(key: Key, mode: Mode) -> String {
     let mut sql = String::from("SELECT CASE WHEN ");
     push_is_held(&mut sql, key, mode);
@@ -145,9 +125,9 @@ fn release_if_held(key: Key, mode: Mode) -> String {
 
 /// Fails if a refused acquisition can have left session-level locks.
 ///
-/// They are taken, and handed over, in statements of [`KEYS_PER_STATEMENT`] keys, each of which
-/// takes or releases all of its keys. So if the session does not hold all keys of a statement, it
-/// holds none of them by this acquisition: the others are the caller's own.
+/// Each statement takes or releases [`KEYS_PER_STATEMENT`] keys, all or none. If the session does
+/// not hold all keys of a statement, this acquisition has left none of them: those that the session
+/// does hold are the caller's own.
 pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
     let mut sql = String::from("SELECT CAST(CASE WHEN false");
     for keys in keys.chunks(KEYS_PER_STATEMENT) {
@@ -161,7 +141,7 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
 /// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if
 /// `process` is not the backend.
 fn check_pooler(process: Option<i32>) -> String {
-    let mut message = Message::empty();
+    let mut message = Message::default();
     select_pooler_check(&mut message, process);
     message.into_text()
 }
@@ -186,17 +166,17 @@ pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     acquired
 }
 
-/// True if a call that was refused because of its pooler can be repeated: the setting
-/// `advisory.pooler` says that the pooler is in session mode. Finding out otherwise takes two
-/// connections, and a call has one.
+/// Returns whether a call that was refused because of a pooler can be repeated: if the setting
+/// `advisory.pooler` says that the pooler is in session mode. To find out without the setting takes
+/// two connections, and a call has one.
 pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
     if call.process.is_none() || !matches!(refused, Error::PooledSession { .. }) {
         return false;
     }
     // A check inside a test's transaction sets a savepoint.
     let mut conn = CloseOnDrop::new(conn);
-    if call.outer.is_none() {
-        // Pgpool-II with load balancing lets the session that answers reads fail with the refused
+    if !is_in_test(call) {
+        // Pgpool-II with load balancing fails the session that answers reads with the refused
         // statement, until a transaction ends.
         drop(conn.execute(sql::ROLLBACK).await);
     }
@@ -212,95 +192,96 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
 async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.phase = Phase::Open;
     prepare(conn, call).await?;
-    let (around, process) = (around(call), call.process);
-    match acquire_sql(&call.request, around, process)
-        .send(conn, call)
-        .await
-    {
-        Ok(Ok(true)) if call.budget() != Wait::Never => match (around, call.request.max_hold) {
-            (Around::TestTransaction, Some(max_hold)) => {
-                Box::pin(bound(conn, call, max_hold)).await
-            }
-            _ => Ok(()),
-        },
+    match acquire_sql(call).send(conn, call).await {
+        // The message has set the timeouts, unless it was undone.
+        Ok(Ok(true)) if call.budget() != Wait::Never && !is_in_test(call) => Ok(()),
+        Ok(Ok(true)) if call.budget() != Wait::Never => Box::pin(bound(conn, call)).await,
         Ok(Ok(is_taken)) => Box::pin(after_try(conn, call, is_taken)).await,
         Ok(Err(source)) | Err(source) => Err(Box::pin(refused(conn, call, source)).await),
     }
 }
 
-/// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, and
-/// one with `max_hold` saves the timeouts that it changes.
+/// Reads the setting `advisory.pooler`, in the first call of the process, and saves the timeouts
+/// that a call with `max_hold` changes.
 async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
     let is_checked = IS_CHECKED.load(Ordering::Relaxed);
-    if !is_checked || call.request.max_hold.is_some() {
-        return Box::pin(async {
-            if !is_checked {
-                let pooled = check_pooler(call.process);
-                if let Err(source) = check(conn, call, &pooled).await {
-                    return Err(check_refused(conn, call, source).await);
-                }
-                IS_CHECKED.store(true, Ordering::Relaxed);
-            }
-            if call.request.max_hold.is_some() {
-                let tag = AnswerTag::new();
-                let saved = conn.query_text(&saved_timeouts(&tag)).await;
-                match saved.and_then(|saved| tag.read(saved)) {
-                    Ok(saved) => call.restore_timeouts = Some(saved),
-                    Err(source) => return Err(check_refused(conn, call, source).await),
-                }
-            }
-            Ok(())
-        })
-        .await;
+    if is_checked && call.request.max_hold.is_none() {
+        return Ok(());
     }
-    Ok(())
+    Box::pin(async {
+        if !is_checked {
+            let pooled = check_pooler(call.process);
+            if let Err(source) = check(conn, call, &pooled).await {
+                return Err(check_refused(conn, call, source).await);
+            }
+            IS_CHECKED.store(true, Ordering::Relaxed);
+        }
+        if call.request.max_hold.is_some() {
+            let tag = AnswerTag::new();
+            let saved = conn.query_text(&saved_timeouts(&tag)).await;
+            match saved.and_then(|saved| tag.read(saved)) {
+                Ok(saved) => call.restore_timeouts = Some(saved),
+                Err(source) => return Err(check_refused(conn, call, source).await),
+            }
+        }
+        Ok(())
+    })
+    .await
 }
 
-/// No lock has been asked for yet.
+/// The error of a check, which comes before the request for the locks.
 async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     let state = refusal::probe(conn, &source).await;
     call.phase = Phase::Idle;
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
         || state == SessionState::Alive && pooler::is_pooled(conn, call.process).await;
     if is_pooled {
-        let lock = call.lock();
-        return Error::PooledSession { lock };
+        Error::PooledSession { lock: call.lock() }
+    } else if state == SessionState::HadFailed {
+        had_failed(conn, call, source).await
+    } else {
+        refusal::database(call, source)
     }
-    if state == SessionState::HadFailed {
-        return had_failed(conn, call, source).await;
-    }
-    refusal::database(call, source)
 }
 
-/// A transaction around the call had failed before: one that Diesel does not know of, or the
-/// test's. It does not tell what the session holds.
+/// The error in a transaction that had failed before the call: one that Diesel does not know of, or
+/// the test's. Nothing can be asked there, so the connection is closed.
 async fn had_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     call.close(conn).await;
     let lock = call.lock();
-    match around(call) {
-        Around::Nothing => Error::ForeignTransaction { lock },
-        Around::TestTransaction => Error::InFailedTransaction { lock, source },
+    if is_in_test(call) {
+        Error::InFailedTransaction { lock, source }
+    } else {
+        Error::ForeignTransaction { lock }
     }
+}
+
+/// Undoes the savepoint of a try inside a test's transaction.
+async fn undo_savepoint<D: Driver>(conn: &mut D, call: &Call) -> QueryResult<()> {
+    if is_in_test(call) {
+        conn.execute(UNDO_SAVEPOINT).await?;
+    }
+    Ok(())
 }
 
 async fn after_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> Result<(), Error> {
-    let undone = match around(call) {
-        Around::Nothing => Ok(()),
-        Around::TestTransaction => conn.execute(UNDO_SAVEPOINT).await,
-    };
+    let undone = undo_savepoint(conn, call).await;
     if !is_taken || undone.is_err() {
         return Err(refusal::missed(conn, call, undone));
     }
-    match call.request.max_hold {
-        Some(max_hold) => bound(conn, call, max_hold).await,
-        None => Ok(()),
-    }
+    bound(conn, call).await
 }
 
-async fn bound<D: Driver>(conn: &mut D, call: &mut Call, max_hold: Duration) -> Result<(), Error> {
-    let bounded = conn.execute(&bound_message(max_hold)).await;
-    if let Err(source) = bounded {
+/// Bounds the holder by the timeouts of `max_hold`, after a try or inside a test's transaction.
+async fn bound<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    let Some(max_hold) = call.request.max_hold else {
+        return Ok(());
+    };
+    let mut message = Message::default();
+    message.select_client_check(SettingScope::Session);
+    push_timeouts(&mut message, max_hold);
+    if let Err(source) = conn.execute(&message.into_text()).await {
         call.close(conn).await;
         return Err(Error::Database(source));
     }
@@ -310,11 +291,10 @@ async fn bound<D: Driver>(conn: &mut D, call: &mut Call, max_hold: Duration) -> 
 /// The connection stays usable after a refused wait that is known to have left no lock. Any other
 /// error may have come after the keys were taken, and closes it.
 async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
-    let is_test = around(call) == Around::TestTransaction;
-    let undone = if is_test && !is_connection_lost(&source) {
-        conn.execute(UNDO_SAVEPOINT).await
-    } else {
+    let undone = if is_connection_lost(&source) {
         Ok(())
+    } else {
+        undo_savepoint(conn, call).await
     };
     match refusal::probe(conn, &source).await {
         SessionState::Lost => {
@@ -326,11 +306,10 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         // the test's.
         SessionState::Aborted => {
             call.close(conn).await;
-            let lock = call.lock();
-            return if is_test {
+            return if is_in_test(call) {
                 refusal::database(call, source)
             } else {
-                Error::ForeignTransaction { lock }
+                Error::ForeignTransaction { lock: call.lock() }
             };
         }
         SessionState::Alive => {}
@@ -339,8 +318,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         || call.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
     if is_pooled && undone.is_ok() {
         call.phase = Phase::Idle;
-        let lock = call.lock();
-        return Error::PooledSession { lock };
+        return Error::PooledSession { lock: call.lock() };
     }
     let error = refusal::classify(conn, call, source).await;
     let may_go_on = matches!(error, Error::TimedOut { .. } | Error::Deadlock { .. });
@@ -352,8 +330,8 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     error
 }
 
-/// Returns whether the session is known to hold none of the keys by this acquisition. A single key,
-/// which can have been granted all the same, is released.
+/// Returns whether this acquisition is known to have left no lock. A single key is released, since
+/// the server can grant it and still refuse the statement.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let message = match *call.request.keys {
         [key] => release_if_held(key, call.request.mode),
@@ -363,8 +341,7 @@ async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
 }
 
 pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    let outer = call.outer;
-    let mut released = debug::check_no_transaction(conn, outer).await;
+    let mut released = debug::check_no_transaction(conn, call.outer).await;
     if released.is_ok() {
         released = match unlock_query(call) {
             Some(query) => release_prepared(conn, call, query).await,
@@ -377,8 +354,8 @@ pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     }
 }
 
-/// The query that releases one key, on a backend that was compared when it took the lock: elsewhere
-/// a prepared statement can be another client's.
+/// The query that releases one key. Only for a backend that was compared when it took the lock:
+/// behind a pooler a prepared statement can be another client's.
 fn unlock_query(call: &Call) -> Option<Unlock> {
     let process = call.process?;
     let key = match (call.permit, &*call.request.keys) {
@@ -393,8 +370,8 @@ fn unlock_query(call: &Call) -> Option<Unlock> {
     })
 }
 
-/// Releases one key by the query, and by the message if the query has not released it: the
-/// message's error says why. A prepared statement is gone after `DISCARD ALL` and `DEALLOCATE`.
+/// Releases one key by the query. If the query does not release it, as after a `DISCARD ALL` that
+/// removed the prepared statement, the message does, or its error says why it cannot.
 async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -> QueryResult<()> {
     match conn.unlock(query).await {
         Ok(1) => Ok(()),
@@ -442,22 +419,22 @@ async fn release_refused<D: Driver>(
     };
     match state {
         SessionState::Lost => {}
-        // The release itself was interrupted, by a cancel request or a timeout. If that came a
-        // moment after the locks were released, the second release does not find them, and whether
-        // they were held is not known.
+        // A cancel request or a timeout has interrupted the release. If it came a moment after the
+        // locks were released, the second release does not find them, and it is not known if they
+        // were held.
         SessionState::Alive => match conn.execute(message).await {
             Ok(()) => return Ok(()),
             Err(again)
                 if Marker::of(&again) == Some(Marker::LockLost) || is_connection_lost(&again) => {}
-            // The server refuses the release, such as to a role without the right. The locks were
-            // held until then, and end with the session.
+            // The server refuses the release, such as to a role without the right. The session
+            // still holds the locks, which end with it.
             Err(_) => {
                 call.close(conn).await;
                 return Err(Error::Database(source));
             }
         },
-        // The body left a transaction open that Diesel does not know of, or the test's transaction
-        // has failed. The lock outlives it.
+        // The body has left a transaction open that Diesel does not know of, or the test's
+        // transaction has failed. The lock outlives either.
         SessionState::Aborted | SessionState::HadFailed => {
             if conn.execute(sql::ROLLBACK).await.is_ok() {
                 let released = conn.execute(message).await;

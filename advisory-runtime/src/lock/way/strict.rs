@@ -1,8 +1,8 @@
 //! Transaction-level locks at REPEATABLE READ and SERIALIZABLE, outside of a transaction.
 //!
-//! The snapshot of such a transaction is that of its first statement, taken before that statement
-//! waits. So the wait comes before the transaction: the session takes the keys, and hands them over
-//! to the transaction that follows, which ends as any other.
+//! The first statement of such a transaction takes its snapshot, before it waits. So the wait comes
+//! before the transaction: the session takes the keys, and hands them over to the transaction that
+//! follows, which ends like any other.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{IsPooled, LockTimeout, Message};
@@ -16,14 +16,13 @@ use crate::pooler;
 use crate::request::Scope;
 use crate::sql::{self, lock_function, unlock_function};
 use crate::{Error, Isolation, Request, Wait};
-use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 
-/// Takes the keys and opens the transaction, in one message. In the first transaction the keys are
-/// taken twice, for it and for the session: if the wait is refused, the session holds none of them.
+/// Takes the keys and opens the transaction, in one message. A first transaction takes the keys
+/// twice, for itself and for the session: if the wait is refused, the session holds none of them.
 ///
-/// It fails with [`Marker::PooledSession`](crate::error::Marker::PooledSession), and takes nothing,
-/// if `process` is not the backend.
+/// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
+/// backend.
 fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
@@ -43,10 +42,10 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     message.into_text().into()
 }
 
-/// Precedes a try: fails as the setting `advisory.pooler` says, if `process` is not the backend,
-/// and inside a transaction that Diesel does not know of and that has run a query.
+/// Precedes a try. Fails if the setting `advisory.pooler` is `transaction`, if `process` is not the
+/// backend, and inside a transaction that Diesel does not know of and that has run a query.
 fn try_check(process: Option<i32>) -> String {
-    let mut message = Message::empty();
+    let mut message = Message::default();
     message.statement("SET TRANSACTION NOT DEFERRABLE");
     select_pooler_check(&mut message, process);
     message.into_text()
@@ -54,9 +53,13 @@ fn try_check(process: Option<i32>) -> String {
 
 /// Opens the transaction after a try that took the keys for the session. It fails if `process` is
 /// not the backend, which holds none of them: it would wait for the one that does.
-fn open_message(request: &Request, process: Option<i32>) -> String {
+fn open_message(call: &Call) -> String {
+    let request = match call.permit {
+        Some(permit) => &call.request.of_permit(permit),
+        None => &call.request,
+    };
     let mut message = Message::new(request);
-    push_transaction(&mut message, request, process);
+    push_transaction(&mut message, request, call.process);
     message.into_text()
 }
 
@@ -113,7 +116,7 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
         .await
     {
         Ok(Ok(false)) => return Err(refusal::missed(conn, call, Ok(()))),
-        Ok(Ok(true)) => match open(conn, call).await {
+        Ok(Ok(true)) => match conn.execute(&open_message(call)).await {
             Ok(()) => return Ok(()),
             Err(source) => source,
         },
@@ -130,14 +133,6 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
         Some(Marker::PooledSession) => Error::PooledSession { lock },
         _ => refusal::database(call, source),
     })
-}
-
-async fn open<D: Driver>(conn: &mut D, call: &mut Call) -> QueryResult<()> {
-    let message = match call.permit {
-        Some(permit) => open_message(&call.request.of_permit(permit), call.process),
-        None => open_message(&call.request, call.process),
-    };
-    conn.execute(&message).await
 }
 
 /// The connection stays usable after a refused wait that is known to have left no lock. Any other
@@ -169,8 +164,9 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     let may_go_on = match error {
         // The check comes before the keys.
         Error::PooledSession { .. } => is_undone,
-        Error::TimedOut { .. } | Error::Deadlock { .. } => {
-            is_undone && holds_none(conn, call).await
+        Error::TimedOut { .. } | Error::Deadlock { .. } if is_undone => {
+            let check = check_none(&call.request.keys, call.request.mode);
+            conn.execute(&check).await.is_ok()
         }
         _ => false,
     };
@@ -180,9 +176,4 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         call.close(conn).await;
     }
     error
-}
-
-async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
-    let message = check_none(&call.request.keys, call.request.mode);
-    conn.execute(&message).await.is_ok()
 }

@@ -1,9 +1,9 @@
-//! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, how a refusal is
-//! read, and the commit.
+//! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, the meaning of a
+//! refusal, and the commit.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{LockTimeout, Message};
-use super::refusal;
+use super::refusal::{self, SessionState};
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
     Marker, is_conflict, is_interrupted, is_rollback, is_same_answer, may_be_outside_transaction,
@@ -26,12 +26,12 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 
 /// Opens a transaction that holds the keys, in one message.
 ///
-/// A message of several statements is one implicit transaction, and the `BEGIN` at its end makes
-/// that an explicit one with its locks. So an error on the way leaves the session idle, with
-/// nothing to roll back. The lock has a statement of its own, because anything else in that
+/// A message of several statements is one implicit transaction, and the `BEGIN` at its end turns
+/// that into an explicit one, which keeps the locks. An error before it leaves the session idle,
+/// with nothing to roll back. The lock has a statement of its own, because anything else in that
 /// statement would read from a snapshot taken before the wait.
 ///
-/// A try asks inside the transaction, so that a miss is not an error.
+/// A try is a query inside the transaction, so that a miss is not an error.
 fn acquire_sql(request: &Request) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
@@ -87,19 +87,19 @@ async fn refused<D: Driver>(
         Some(Marker::NotAvailable) => call.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         _ => match refusal::probe(conn, &source).await {
-            refusal::SessionState::Lost => Error::Database(source),
-            // Closed, so that no pool keeps it, and no later statement runs as if there had been no
-            // transaction.
-            refusal::SessionState::HadFailed => {
+            SessionState::Lost => Error::Database(source),
+            // Closed, so that no pool keeps it and no later statement runs outside of the
+            // transaction that its author relies on.
+            SessionState::HadFailed => {
                 conn.close(false);
                 Error::ForeignTransaction { lock }
             }
             // The message was refused after its `BEGIN`.
-            refusal::SessionState::Aborted => {
+            SessionState::Aborted => {
                 conn.close(false);
                 refusal::classify(conn, call, source).await
             }
-            refusal::SessionState::Alive => refusal::classify(conn, call, source).await,
+            SessionState::Alive => refusal::classify(conn, call, source).await,
         },
     }
 }
@@ -128,8 +128,8 @@ async fn commit_refused<D: Driver>(
 ) -> Error {
     let lock = call.lock();
     match refusal::probe(conn, &source).await {
-        refusal::SessionState::Lost => return Error::CommitUnknown { lock, source },
-        refusal::SessionState::Aborted | refusal::SessionState::HadFailed => {
+        SessionState::Lost => return Error::CommitUnknown { lock, source },
+        SessionState::Aborted | SessionState::HadFailed => {
             if conn.execute(ROLLBACK).await.is_ok() {
                 mark_transaction_closed(conn, None);
             } else {
@@ -141,21 +141,21 @@ async fn commit_refused<D: Driver>(
                 Error::RolledBack { lock, source }
             };
         }
-        refusal::SessionState::Alive => mark_transaction_closed(conn, None),
+        SessionState::Alive => mark_transaction_closed(conn, None),
     }
     if is_ended {
         return Error::TransactionEnded { lock };
     }
-    // An error aborts an open transaction, so none is open now. Either none was before, or a
-    // deferred trigger has failed, whose text can be anything. The server's answer to a savepoint
-    // outside of a transaction, in the session's language, shows which.
+    // An error aborts an open transaction, so none is open now. Either none was open before, or a
+    // deferred trigger has failed with any text. To tell them apart, the error is compared with the
+    // server's answer to a savepoint outside of a transaction, in the session's language.
     if may_be_outside_transaction(&source)
         && let Err(outside) = conn.execute(SAVEPOINT).await
         && is_same_answer(&source, &outside)
     {
         return Error::TransactionEnded { lock };
     }
-    // The commit was refused, or it happened and then failed.
+    // The commit was refused, or the server failed after it.
     let is_rollback = if is_conflict(&source) {
         conn.execute(&sql::probe::commits_alone()).await.is_ok()
     } else {
@@ -177,9 +177,9 @@ mod tests {
     use crate::Request;
     use advisory_pattern::Derivation;
 
-    /// The guide's page is the snapshot of what one call sends.
+    /// The guide's page is the snapshot of the messages of one call.
     #[test]
-    fn the_page_shows_what_is_sent() {
+    fn the_page_shows_the_messages() {
         let page = include_str!("../../../docs/expansion.md");
         let shown = page.split("```sql").skip(1).map(|block| {
             let (statements, _) = block.split_once("```").unwrap_or_default();
