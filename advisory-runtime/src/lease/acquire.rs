@@ -45,7 +45,7 @@ impl Table {
         grant_id: i64,
         seen: Option<FencingToken>,
     ) -> Result<Result<Lease, Refusal>, Error> {
-        outside_transaction(conn, request.name())?;
+        outside_transaction(conn, || request.name())?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let number = random();
         // Sometimes the first rows: few random places are in front of them.
@@ -53,7 +53,7 @@ impl Table {
         if !(number / SWEEPS).is_multiple_of(8) {
             swept_from[..8].copy_from_slice(&number.to_be_bytes());
         }
-        let hash = request.key_hash();
+        let hash = request.key_hash;
         let values = [
             Value::Hash(hash),
             Value::Number(grant_id),
@@ -96,7 +96,7 @@ impl Table {
                         left => left.min(request.ttl),
                     };
                     let (token, until) = (FencingToken(token), Expiry::after(sent, ttl));
-                    let lease = Lease::new(self, request, hash, grant_id, token, until);
+                    let lease = Lease::new(self, request, grant_id, token, until);
                     Ok(Ok(Lease { is_test, ..lease }))
                 }
                 // The sequence is set back again and again, or no row has the token that was seen.

@@ -193,7 +193,8 @@ impl<S: Store> Leases<S> {
     /// Leases of one group are renewed together.
     pub(super) fn group(&self) -> Name {
         let pool = self.store.identity().unwrap_or(self.id);
-        Name::new::<LeaseRows<S::Reach>>(pool, self.table.name())
+        let table = Arc::clone(&self.table.texts.full_name);
+        Name::new::<LeaseRows<S::Reach>>(pool, Some(table))
     }
 
     /// Whether any of these is held in this table. Leases of the same key can be in another table

@@ -80,7 +80,8 @@ pub trait Store: Clone + Send + Sync + 'static {
                 "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder",
             );
         }
-        drop(runtime.spawn(task));
+        // Boxed, since a task moves its future several times.
+        drop(runtime.spawn(Box::pin(task)));
         Ok(())
     }
 

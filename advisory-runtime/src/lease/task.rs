@@ -99,7 +99,7 @@ impl<S: Store> Drop for Unanswered<S> {
         let until = Expiry::after(since, request.ttl);
         let (grant_id, token) = (self.acquisition.grant_id, FencingToken(0));
         let table = &self.leases.table;
-        let lease = Lease::new(table, request, request.key_hash(), grant_id, token, until);
+        let lease = Lease::new(table, request, grant_id, token, until);
         if let Ok(kept) = self.leases.keep(&lease, request, false) {
             let end = LeaseEnd {
                 keep: None,
@@ -174,12 +174,12 @@ impl<S: Store> Leases<S> {
         request: &Request,
         renews: bool,
     ) -> Result<Kept<LeaseRows<S::Reach>>, PoolError> {
-        let row = Granted {
+        let row = Arc::new(Granted {
             lease: lease.clone(),
             ttl: request.ttl,
             every: request.every(),
             observer: self.observer.clone(),
-        };
+        });
         let rows = || LeaseRows(self.store.reach());
         self.store.keeper().keep(self.group(), rows, row, renews)
     }

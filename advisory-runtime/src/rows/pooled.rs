@@ -30,7 +30,7 @@ pub struct Pooled<P> {
 /// A connection outside the pool, which stays open for the next statement.
 #[derive(Default)]
 struct Own {
-    open: Option<AsyncPgConnection>,
+    open: Option<Box<AsyncPgConnection>>,
     /// Goes on when the statement that wants it is given up: the next one has it sooner.
     opening: Option<JoinHandle<Result<AsyncPgConnection, PoolError>>>,
 }
@@ -45,7 +45,7 @@ impl Own {
         answer: Duration,
     ) -> Result<S::Answer, S::Error> {
         if let Some(mut conn) = self.open.take() {
-            let answered = send_on(&mut conn, step, answer / 2).await;
+            let answered = send_on(&mut *conn, step, answer / 2).await;
             if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
                 self.open = Some(conn);
                 return answered;
@@ -61,8 +61,8 @@ impl Own {
         });
         let opened = opening.await;
         self.opening = None;
-        let mut conn = opened.map_err(PoolError::new).flatten()?;
-        let answered = send_on(&mut conn, step, answer).await;
+        let mut conn = Box::new(opened.map_err(PoolError::new).flatten()?);
+        let answered = send_on(&mut *conn, step, answer).await;
         if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
             self.open = Some(conn);
         }
@@ -181,7 +181,7 @@ impl<C: Connection> Borrowed<C> {
         self.conn.pg()
     }
 
-    pub(crate) fn record_answer(mut self) {
+    pub(crate) const fn record_answer(&mut self) {
         self.is_answered = true;
     }
 }
