@@ -172,7 +172,9 @@ impl<S: Store> Leases<S> {
         }
         let (ready, granted) = oneshot::channel();
         let (lock, max_hold) = (request.name(), request.max_hold);
-        if let Err(reason) = S::spawn(task::run(self.clone(), request, ready, alive)) {
+        // Boxed, since a task moves its future several times.
+        let task = Box::pin(task::run(self.clone(), request, ready, alive));
+        if let Err(reason) = S::spawn(task) {
             return Err(Error::NoRuntime { lock, reason });
         }
         let Ok(granted) = granted.await else {

@@ -237,11 +237,10 @@ pub(super) fn name_of_hash(key_hash: &[u8; 32]) -> String {
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        for half in [byte >> 4, byte & 15] {
-            digits.push(char::from(b"0123456789abcdef"[usize::from(half)]));
-        }
+    let mut digits = vec![0; 2 * bytes.len()];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        let halves = [byte >> 4, byte & 15];
+        pair.copy_from_slice(&halves.map(|half| b"0123456789abcdef"[usize::from(half)]));
     }
-    digits
+    String::from_utf8(digits).unwrap_or_default()
 }

@@ -255,7 +255,8 @@ impl Keeper {
         };
         state.tasks += 1;
         drop(state);
-        let running = Running(Arc::clone(self));
+        // Boxed, since a task moves its future several times.
+        let (running, task) = (Running(Arc::clone(self)), Box::pin(task));
         drop(runtime.spawn(async move {
             let _running = running;
             task.await;

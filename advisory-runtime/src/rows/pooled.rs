@@ -92,7 +92,7 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
         if let Some(runtime) = &self.runtime {
             drop(runtime.spawn(async move {
                 // A connection is not waited for any more once nobody waits for the answer.
-                let conn = unless(pin!(reply.closed()), pool.connection()).await;
+                let conn = unless(pin!(reply.closed()), pin!(pool.connection())).await;
                 let result = match conn {
                     None => return,
                     Some(Err(error)) => Err(error.into()),
@@ -140,7 +140,8 @@ impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
             Outside::Useless => times.answer,
             _ => times.soon,
         };
-        match timeout(soon, self.pool.connection()).await {
+        let conn = timeout(soon, pin!(self.pool.connection())).await;
+        match conn {
             Some(conn) => send_on(conn?, &step, times.answer).await,
             None => Err(no_connection(soon).into()),
         }
@@ -153,7 +154,8 @@ async fn send_on<C: Connection, S: Step>(
     answer: Duration,
 ) -> Result<S::Answer, S::Error> {
     let mut borrowed = Borrowed::new(conn);
-    let Some(answered) = timeout(answer, step.send(borrowed.pg())).await else {
+    let answered = timeout(answer, pin!(step.send(borrowed.pg()))).await;
+    let Some(answered) = answered else {
         return Err(unanswered(answer).into());
     };
     match &answered {
