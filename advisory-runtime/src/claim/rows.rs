@@ -42,7 +42,7 @@ pub(super) fn keep_all<T: Claim, R: Reach>(
     reach: impl FnOnce() -> R,
     jobs: Vec<Claimed<T>>,
 ) -> Result<Vec<KeptJob<T, R>>, PoolError> {
-    let name = Name::new::<ClaimRows<T, R>>(pool, String::new());
+    let name = Name::new::<ClaimRows<T, R>>(pool, None);
     let rows = || ClaimRows(reach(), PhantomData);
     Keeper::of_process().keep_all(name, rows, jobs, true)
 }

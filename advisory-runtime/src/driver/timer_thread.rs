@@ -64,6 +64,7 @@ impl TimerThread {
         running.map(|running| running.runtime.spawn(job)).is_some()
     }
 
+    /// A large future is best pinned by the caller: this one holds what it is given twice.
     async fn timeout<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
         let started = Instant::now();
         let mut future = pin!(future);

@@ -45,7 +45,7 @@ impl Table {
         grant_id: i64,
         seen: Option<FencingToken>,
     ) -> Result<Result<Lease, Refusal>, Error> {
-        outside_transaction(conn, request.name())?;
+        outside_transaction(conn, || request.name())?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let number = random();
         // Sometimes the first rows: few random places are in front of them.
@@ -53,7 +53,7 @@ impl Table {
         if !(number / SWEEPS).is_multiple_of(8) {
             swept_from[..8].copy_from_slice(&number.to_be_bytes());
         }
-        let hash = request.key_hash();
+        let hash = request.key_hash;
         let values = [
             Value::Hash(hash),
             Value::Number(grant_id),
@@ -81,7 +81,7 @@ impl Table {
             };
             return match self.send_grant(conn, form, has_timeline, values).await {
                 Ok(Some((Some(number), BEHIND, _))) if moves < MOVES => {
-                    self.move_sequence(conn, request, number, is_test).await?;
+                    Box::pin(self.move_sequence(conn, request, number, is_test)).await?;
                     (form, moves) = (first, moves + 1);
                     continue;
                 }
@@ -96,7 +96,7 @@ impl Table {
                         left => left.min(request.ttl),
                     };
                     let (token, until) = (FencingToken(token), Expiry::after(sent, ttl));
-                    let lease = Lease::new(self, request, hash, grant_id, token, until);
+                    let lease = Lease::new(self, request, grant_id, token, until);
                     Ok(Ok(Lease { is_test, ..lease }))
                 }
                 // The sequence is set back again and again, or no row has the token that was seen.
@@ -111,10 +111,14 @@ impl Table {
                 // The holder has changed the row.
                 Err(error) if is_conflict(&error) && seen.is_some() => continue,
                 Err(error) if is_conflict(&error) => Ok(Err(Refusal::Conflict)),
-                Err(error) => match self.explain_grant(conn, error, request, has_timeline).await {
-                    None => continue,
-                    Some(error) => Err(error),
-                },
+                // Boxed, since it is rare.
+                Err(error) => {
+                    let explained = self.explain_grant(conn, error, request, has_timeline);
+                    match Box::pin(explained).await {
+                        None => continue,
+                        Some(error) => Err(error),
+                    }
+                }
             };
         }
     }
@@ -127,12 +131,19 @@ impl Table {
         values: &[Value<'_>],
     ) -> Result<Option<Answer>, DieselError> {
         let text = self.texts.of_grant(form, has_timeline);
-        let mut rows = if form == Form::Acquire && has_timeline && self.is_default() {
-            let statement = Statement::<GrantColumns, 1>::new(text, values);
-            conn.load(statement).await?
-        } else {
-            let statement = Statement::<GrantColumns>::new(text, values);
-            conn.load(statement).await?
+        let mut rows = match form {
+            Form::Acquire if has_timeline && self.is_default() => {
+                let statement = Statement::<GrantColumns, 1>::new(text, values);
+                conn.load(statement).await?
+            }
+            Form::AcquireAndSweep if has_timeline && self.is_default() => {
+                let statement = Statement::<GrantColumns, 3>::new(text, values);
+                conn.load(statement).await?
+            }
+            _ => {
+                let statement = Statement::<GrantColumns>::new(text, values);
+                conn.load(statement).await?
+            }
         };
         Ok(rows.pop())
     }

@@ -44,7 +44,7 @@ pub(super) fn record_request(request: &Request) -> Option<Arc<LockSet>> {
         return None;
     }
     // Without the key's text, which can be personal data.
-    let lock_set = LockSet::lease(request.key_hash(), request.name(), request.origin.place());
+    let lock_set = LockSet::lease(request.key_hash, request.name(), request.origin.place());
     if !request.is_try() {
         order::asked(None, &[], &lock_set);
     }
@@ -57,7 +57,7 @@ pub(super) fn held_by_this_task(request: &Request) -> Vec<Lease> {
     if !is_on() || request.is_try() {
         return Vec::new();
     }
-    let key_hash = request.key_hash();
+    let key_hash = request.key_hash;
     let held = |leases: &RefCell<Vec<Lease>>| {
         let leases = leases.borrow();
         let held = leases.iter().filter(|lease| lease.key_hash == key_hash);

@@ -1,6 +1,6 @@
 //! Changes the row of a grant, or asks for it, each in one round trip.
 
-use super::request::{name_of, wrong_data};
+use super::request::{name_of_hash, wrong_data};
 use super::sql::Form;
 use super::statement::{Statement, Value, count, outside_transaction};
 use super::{Error, Lease, Row, Table};
@@ -37,9 +37,11 @@ impl Table {
             Value::Number(random().cast_signed()),
             Value::Number(row.token.0),
         ];
-        let pattern = row.pattern.clone();
-        let lock = pattern.unwrap_or_else(|| name_of(&row.key_hash));
-        self.affects(conn, Form::Free, &values, lock.into()).await
+        let lock = || match &row.pattern {
+            Some(pattern) => pattern.clone().into(),
+            None => name_of_hash(&row.key_hash).into(),
+        };
+        self.affects(conn, Form::Free, &values, lock).await
     }
 
     /// Sets the holder's data, or erases it; `false` if the lease is not held any more.
@@ -72,11 +74,11 @@ impl Table {
             let lock = lease.name();
             return Err(Error::Invalid { lock, reason });
         }
-        outside_transaction(conn, lease.name())?;
+        outside_transaction(conn, || lease.name())?;
         let [hash, grant, token] = lease.values();
         let values = [hash, grant, token, Value::Text(data)];
         let is_held = self
-            .affects(conn, Form::SetData, &values, lease.name())
+            .affects(conn, Form::SetData, &values, || lease.name())
             .await?;
         if !is_held {
             lease.hold.lose();
@@ -105,7 +107,7 @@ impl Table {
         conn: &mut D,
         lease: &Lease,
     ) -> Result<bool, Error> {
-        outside_transaction(conn, lease.name())?;
+        outside_transaction(conn, || lease.name())?;
         let (text, values) = (self.texts.get(Form::Release), lease.acquisition());
         let released = if self.is_default() {
             let statement: Statement<'_, (), 2> = Statement::new(text, &values);
@@ -113,7 +115,7 @@ impl Table {
         } else {
             count(conn, text, &values).await
         };
-        let released = self.explained(conn, released, lease.name()).await;
+        let released = self.explained(conn, released, || lease.name()).await;
         lease.hold.lose();
         Ok(released? > 0)
     }
@@ -126,9 +128,10 @@ impl Table {
         lease: &Lease,
         keep: Duration,
     ) -> Result<bool, Error> {
-        outside_transaction(conn, lease.name())?;
+        outside_transaction(conn, || lease.name())?;
         let values = lease.values_for(keep)?;
-        let kept = self.affects(conn, Form::Keep, &values, lease.name()).await;
+        let lock = || lease.name();
+        let kept = self.affects(conn, Form::Keep, &values, lock).await;
         lease.hold.lose();
         kept
     }
@@ -139,7 +142,7 @@ impl Table {
         conn: &mut D,
         lease: &Lease,
     ) -> Result<bool, Error> {
-        self.affects(conn, Form::Holds, &lease.values(), lease.name())
+        self.affects(conn, Form::Holds, &lease.values(), || lease.name())
             .await
     }
 }

@@ -47,7 +47,7 @@ impl Lease {
 
     pub(crate) async fn fence_on<D: Queries>(&self, conn: &mut D) -> Result<(), Error> {
         self.require_transaction(conn)?;
-        let (table, values, lock) = (&self.table, self.values(), self.name());
+        let (table, values, lock) = (&self.table, self.values(), || self.name());
         if table.affects(conn, Form::Fence, &values, lock).await? {
             return Ok(());
         }
@@ -101,8 +101,10 @@ impl Lease {
         let text = self.table.texts.get(Form::Complete);
         let statement = Statement::<CompleteColumns>::new(text, &values);
         let completed = conn.load(statement).await;
-        let completed: Vec<(i64, Option<String>)> =
-            self.table.explained(conn, completed, self.name()).await?;
+        let completed: Vec<(i64, Option<String>)> = self
+            .table
+            .explained(conn, completed, || self.name())
+            .await?;
         if let Some((transaction, _)) = completed.first() {
             ending.done(Some(Inside::of(conn, *transaction)));
             return Ok(());
@@ -113,11 +115,11 @@ impl Lease {
     }
 
     fn require_transaction<D: Driver>(&self, conn: &mut D) -> Result<(), Error> {
-        let lock = self.name();
+        let lock = || self.name();
         match depth(conn) {
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(Error::NotInTransaction { lock }),
-            Err(_) => Err(Error::BrokenConnection { lock }),
+            Ok(None) => Err(Error::NotInTransaction { lock: lock() }),
+            Err(_) => Err(Error::BrokenConnection { lock: lock() }),
         }
     }
 

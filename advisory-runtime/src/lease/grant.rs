@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A granted lease, and what its renewal needs.
-#[derive(Clone)]
 pub struct Granted {
     pub(super) lease: Lease,
     pub(super) ttl: Duration,
@@ -71,7 +70,8 @@ impl fmt::Display for FencingToken {
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub(super) table: Table,
-    pub(super) lock: Cow<'static, str>,
+    /// The pattern.
+    pub(super) lock: &'static str,
     pub(super) key_hash: [u8; 32],
     pub(super) grant_id: i64,
     pub(super) token: FencingToken,
@@ -86,18 +86,14 @@ impl Lease {
     pub(super) fn new(
         table: &Table,
         request: &Request,
-        key_hash: [u8; 32],
         grant_id: i64,
         token: FencingToken,
         until: Expiry,
     ) -> Self {
         Self {
             table: table.clone(),
-            lock: match request.lock {
-                "" => name_of(&key_hash).into(),
-                pattern => pattern.into(),
-            },
-            key_hash,
+            lock: request.lock,
+            key_hash: request.key_hash,
             grant_id,
             token,
             waited: Duration::ZERO,
@@ -152,7 +148,7 @@ impl Lease {
     }
 
     pub(super) fn name(&self) -> Cow<'static, str> {
-        self.lock.clone()
+        name_of(self.lock, &self.key_hash)
     }
 
     /// The values that identify the grant, and how long it or its key lasts.

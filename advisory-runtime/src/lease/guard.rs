@@ -12,6 +12,7 @@ use advisory_pattern::sha256;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 #[cfg(feature = "postgres")]
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 #[cfg(feature = "postgres")]
@@ -70,7 +71,8 @@ impl LeaseGuard {
     ///
     /// Cancel safe: the body is dropped, and the lease goes on.
     pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
-        let outcome = self.watch(body).await;
+        // Pinned here, since each future below would hold the body twice.
+        let outcome = self.watch(pin!(body)).await;
         if matches!(outcome, Err(Error::HoldExceeded { .. })) {
             drop(self.end(None).await);
         }

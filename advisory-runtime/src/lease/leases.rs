@@ -1,5 +1,6 @@
 //! Acquires leases that are renewed and released in the background.
 
+use super::request::name_of;
 use super::rows::{Alive, LeaseRows};
 use super::store::Store;
 use super::{Error, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
@@ -171,13 +172,18 @@ impl<S: Store> Leases<S> {
             return Err(Error::SelfDeadlock { lock });
         }
         let (ready, granted) = oneshot::channel();
-        let (lock, max_hold) = (request.name(), request.max_hold);
-        if let Err(reason) = S::spawn(task::run(self.clone(), request, ready, alive)) {
-            return Err(Error::NoRuntime { lock, reason });
+        let (pattern, key_hash, max_hold) = (request.lock, request.key_hash, request.max_hold);
+        let no_runtime = |reason| {
+            let lock = name_of(pattern, &key_hash);
+            Error::NoRuntime { lock, reason }
+        };
+        // Boxed, since a task moves its future several times.
+        let task = Box::pin(task::run(self.clone(), request, ready, alive));
+        if let Err(reason) = S::spawn(task) {
+            return Err(no_runtime(reason));
         }
         let Ok(granted) = granted.await else {
-            let reason = "the runtime is shutting down";
-            return Err(Error::NoRuntime { lock, reason });
+            return Err(no_runtime("the runtime is shutting down"));
         };
         let (lease, kept) = granted?;
         Ok(LeaseGuard {
@@ -193,7 +199,8 @@ impl<S: Store> Leases<S> {
     /// Leases of one group are renewed together.
     pub(super) fn group(&self) -> Name {
         let pool = self.store.identity().unwrap_or(self.id);
-        Name::new::<LeaseRows<S::Reach>>(pool, self.table.name())
+        let table = Arc::clone(&self.table.texts.full_name);
+        Name::new::<LeaseRows<S::Reach>>(pool, Some(table))
     }
 
     /// Whether any of these is held in this table. Leases of the same key can be in another table

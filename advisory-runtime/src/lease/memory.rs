@@ -159,7 +159,7 @@ impl InMemory {
 impl LeaseReach for InMemory {
     const SENDS_HERE: bool = true;
 
-    async fn renew(&self, leases: Vec<Granted>, _: Times) -> Result<Vec<Renewed>, Error> {
+    async fn renew(&self, leases: Vec<Arc<Granted>>, _: Times) -> Result<Vec<Renewed>, Error> {
         Ok(leases
             .iter()
             .map(|granted| self.renew_one(granted))
@@ -167,13 +167,19 @@ impl LeaseReach for InMemory {
     }
 
     /// There are no transactions.
-    async fn settled(&self, leases: Vec<Granted>, _: Times) -> Result<Vec<Settled>, Error> {
+    async fn settled(&self, leases: Vec<Arc<Granted>>, _: Times) -> Result<Vec<Settled>, Error> {
         Ok(vec![Settled::RolledBack; leases.len()])
     }
 
-    async fn end(&self, lease: Lease, end: LeaseEnd, _: Times, _: bool) -> Result<bool, Error> {
+    async fn end(
+        &self,
+        row: Arc<Granted>,
+        end: LeaseEnd,
+        _: Times,
+        _: bool,
+    ) -> Result<bool, Error> {
         let now = Instant::now();
-        let is_ended = self.change(&lease, |entry| {
+        let is_ended = self.change(&row.lease, |entry| {
             match end.keep {
                 None if !entry.is_kept => entry.until = entry.until.min(now),
                 Some(keep) if entry.is_valid() => {
@@ -183,7 +189,7 @@ impl LeaseReach for InMemory {
             }
             true
         });
-        lease.hold.lose();
+        row.lease.hold.lose();
         Ok(is_ended)
     }
 }
@@ -211,7 +217,7 @@ impl Store for InMemory {
     ) -> Result<Result<Lease, Refusal>, Error> {
         let (request, sent) = (&acquisition.request, Sent::now());
         let until = Expiry::after(sent, request.ttl);
-        let key_hash = request.key_hash();
+        let key_hash = request.key_hash;
         let mut rows = self.table();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
             let left = entry.until.saturating_duration_since(Instant::now());
@@ -240,7 +246,6 @@ impl Store for InMemory {
         Ok(Ok(Lease::new(
             table,
             request,
-            key_hash,
             acquisition.grant_id,
             token,
             until,

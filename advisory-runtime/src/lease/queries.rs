@@ -20,7 +20,7 @@ impl Table {
         conn: &mut C,
         key: impl Into<Request>,
     ) -> Result<Option<Row>, Error> {
-        self.find_hash(conn.pg(), key.into().key_hash()).await
+        self.find_hash(conn.pg(), key.into().key_hash).await
     }
 
     /// Lists every held lease and done key, the soonest to expire first. It reads the whole table.
@@ -53,7 +53,7 @@ impl Table {
         rows.sort_by_key(|row| row.expires_at);
         let counts = Statement::<CountColumns>::new(self.texts.get(Form::Counts), &values);
         let counts = conn.load(counts).await;
-        let counts = self.explained(conn, counts, self.name().into()).await?;
+        let counts = self.explained(conn, counts, || self.name().into()).await?;
         Ok((rows, counts))
     }
 
@@ -65,7 +65,7 @@ impl Table {
     ) -> Result<Vec<Row>, Error> {
         let statement = Statement::<RowColumns>::new(self.texts.get(form), values);
         let rows = conn.load(statement).await;
-        self.explained(conn, rows, self.name().into()).await
+        self.explained(conn, rows, || self.name().into()).await
     }
 
     pub(crate) async fn list_on<D: Queries>(&self, conn: &mut D) -> Result<Vec<Row>, Error> {
@@ -102,13 +102,14 @@ impl Table {
     }
 
     pub(crate) async fn sweep_on<D: Queries>(&self, conn: &mut D) -> Result<usize, Error> {
-        outside_transaction(conn, self.name().into())?;
+        let lock = || self.name().into();
+        outside_transaction(conn, lock)?;
         let (text, limit) = (self.texts.get(Form::Sweep), [Value::Number(SWEPT)]);
         let mut all = 0;
         loop {
             match count(conn, text, &limit).await {
                 Err(error) if is_conflict(&error) => {}
-                swept => match self.explained(conn, swept, self.name().into()).await? {
+                swept => match self.explained(conn, swept, lock).await? {
                     0 => return Ok(all),
                     rows => all += rows,
                 },

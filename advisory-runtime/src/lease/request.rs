@@ -40,6 +40,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 pub struct Request {
     pub(super) lock: &'static str,
     pub(super) key: String,
+    pub(crate) key_hash: [u8; 32],
     pub(super) ttl: Duration,
     pub(super) renew: Option<Duration>,
     pub(super) keep: Option<Duration>,
@@ -71,6 +72,7 @@ impl Request {
     pub fn rendered(lock: &'static str, key: String) -> Self {
         Self {
             lock,
+            key_hash: sha256(&key),
             key,
             ttl: DEFAULT_TTL,
             renew: None,
@@ -140,10 +142,6 @@ impl Request {
         self
     }
 
-    pub(crate) fn key_hash(&self) -> [u8; 32] {
-        sha256(&self.key)
-    }
-
     pub(super) fn every(&self) -> Duration {
         self.renew.unwrap_or(self.ttl / 3)
     }
@@ -151,10 +149,7 @@ impl Request {
     /// The name in errors: the pattern, or the start of the key's hash. Never the text, which can
     /// be personal data.
     pub(super) fn name(&self) -> Cow<'static, str> {
-        match self.lock {
-            "" => name_of(&self.key_hash()).into(),
-            pattern => pattern.into(),
-        }
+        name_of(self.lock, &self.key_hash)
     }
 
     /// Checks what can be checked without the server.
@@ -229,13 +224,23 @@ pub(super) fn milliseconds(duration: Duration) -> i64 {
     i64::try_from(rounded).unwrap_or(i64::MAX)
 }
 
-/// The name of a key without a pattern.
-pub(super) fn name_of(key_hash: &[u8; 32]) -> String {
+/// The pattern of a lock; for a key without one, the key's hash.
+pub(super) fn name_of(pattern: &'static str, key_hash: &[u8; 32]) -> Cow<'static, str> {
+    match pattern {
+        "" => name_of_hash(key_hash).into(),
+        pattern => pattern.into(),
+    }
+}
+
+pub(super) fn name_of_hash(key_hash: &[u8; 32]) -> String {
     format!("{}…", hex(&key_hash[..6]))
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or_default();
-    let digits = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
-    bytes.iter().flat_map(digits).collect()
+    let mut digits = vec![0; 2 * bytes.len()];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        let halves = [byte >> 4, byte & 15];
+        pair.copy_from_slice(&halves.map(|half| b"0123456789abcdef"[usize::from(half)]));
+    }
+    String::from_utf8(digits).unwrap_or_default()
 }

@@ -14,6 +14,7 @@ use crate::rows::{
 };
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -41,19 +42,19 @@ pub trait LeaseReach: Send + Sync + 'static {
 
     fn renew(
         &self,
-        leases: Vec<Granted>,
+        leases: Vec<Arc<Granted>>,
         times: Times,
     ) -> impl Future<Output = Result<Vec<Renewed>, Error>> + Send;
 
     fn settled(
         &self,
-        leases: Vec<Granted>,
+        leases: Vec<Arc<Granted>>,
         times: Times,
     ) -> impl Future<Output = Result<Vec<Settled>, Error>> + Send;
 
     fn end(
         &self,
-        lease: Lease,
+        row: Arc<Granted>,
         end: LeaseEnd,
         times: Times,
         is_here: bool,
@@ -63,22 +64,26 @@ pub trait LeaseReach: Send + Sync + 'static {
 impl<R: Reach> LeaseReach for R {
     const SENDS_HERE: bool = R::IS_ASYNC;
 
-    async fn renew(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Renewed>, Error> {
+    async fn renew(&self, leases: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
         self.send(Renew(leases), times).await
     }
 
-    async fn settled(&self, leases: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
+    async fn settled(
+        &self,
+        leases: Vec<Arc<Granted>>,
+        times: Times,
+    ) -> Result<Vec<Settled>, Error> {
         self.send(Settle(leases), times).await
     }
 
     async fn end(
         &self,
-        lease: Lease,
+        row: Arc<Granted>,
         end: LeaseEnd,
         times: Times,
         is_here: bool,
     ) -> Result<bool, Error> {
-        self.send_from(is_here, EndStep(lease, end), times).await
+        self.send_from(is_here, EndStep(row, end), times).await
     }
 }
 
@@ -95,8 +100,10 @@ fn outside<'l>(mut leases: impl Iterator<Item = &'l Lease>) -> Outside {
 struct Arrays(Vec<Vec<u8>>, [Vec<i64>; 3]);
 
 impl Arrays {
-    fn new(leases: &[Granted], number: impl Fn(&Granted) -> i64) -> Self {
-        let of = |number: &dyn Fn(&Granted) -> i64| leases.iter().map(number).collect();
+    fn new(leases: &[Arc<Granted>], number: impl Fn(&Granted) -> i64) -> Self {
+        let of = |number: &dyn Fn(&Granted) -> i64| {
+            leases.iter().map(|granted| number(granted)).collect()
+        };
         let keys = leases.iter().map(|granted| granted.lease.key_hash.to_vec());
         let grants = of(&|granted| granted.lease.grant_id);
         let tokens = of(&|granted| granted.lease.token.get());
@@ -113,7 +120,7 @@ impl Arrays {
 /// Renews leases of one table, each for its ttl from now, without waiting for a locked row: not for a
 /// [`fence`](Lease::fence), only for statements that change the row. One answer for each, in their
 /// order.
-struct Renew(Vec<Granted>);
+struct Renew(Vec<Arc<Granted>>);
 
 impl Step for Renew {
     type Answer = Vec<Renewed>;
@@ -123,15 +130,16 @@ impl Step for Renew {
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
         let Self(leases) = self;
-        let Some(Granted { lease: first, .. }) = leases.first() else {
+        let Some(first) = leases.first().map(|granted| &granted.lease) else {
             return Ok(Vec::new());
         };
-        outside_transaction(conn, first.name())?;
+        let lock = || first.name();
+        outside_transaction(conn, lock)?;
         let arrays = Arrays::new(leases, |granted| milliseconds(granted.ttl));
         let (table, values) = (&first.table, arrays.values());
         let statement = Statement::<RenewColumns>::new(table.texts.get(Form::Renew), &values);
         let rows = conn.load(statement).await;
-        let mut rows: Vec<(i64, bool, bool)> = table.explained(conn, rows, first.name()).await?;
+        let mut rows: Vec<(i64, bool, bool)> = table.explained(conn, rows, lock).await?;
         rows.sort_unstable();
         let mut answers = Vec::new();
         for ((_, is_renewed, is_held), granted) in rows.into_iter().zip(leases) {
@@ -151,7 +159,7 @@ impl Step for Renew {
 
 /// How the transactions have ended in which these leases of one table were completed, without
 /// waiting for them. One answer for each, in their order.
-struct Settle(Vec<Granted>);
+struct Settle(Vec<Arc<Granted>>);
 
 impl Step for Settle {
     type Answer = Vec<Settled>;
@@ -159,7 +167,7 @@ impl Step for Settle {
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
         let Self(leases) = self;
-        let Some(Granted { lease: first, .. }) = leases.first() else {
+        let Some(first) = leases.first().map(|granted| &granted.lease) else {
             return Ok(Vec::new());
         };
         let arrays = Arrays::new(leases, |granted| granted.lease.hold.inside().transaction);
@@ -168,7 +176,7 @@ impl Step for Settle {
         let rows = conn
             .load(Statement::<SettleColumns>::new(text, &values))
             .await;
-        let rows = table.explained(conn, rows, first.name()).await;
+        let rows = table.explained(conn, rows, || first.name()).await;
         let mut rows: Vec<(i64, Option<String>, Option<bool>)> = rows?;
         rows.sort_unstable();
         let mut answers = Vec::new();
@@ -193,15 +201,15 @@ impl Step for Settle {
     }
 }
 
-struct EndStep(Lease, LeaseEnd);
+struct EndStep(Arc<Granted>, LeaseEnd);
 
 impl Step for EndStep {
     type Answer = bool;
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
-        let Self(lease, end) = self;
-        let table = &lease.table;
+        let Self(granted, end) = self;
+        let (lease, table) = (&granted.lease, &granted.lease.table);
         if let Some(keep) = end.keep {
             return table.keep_on(conn, lease, keep).await;
         }
@@ -213,7 +221,7 @@ impl Step for EndStep {
     }
 
     fn outside(&self) -> Outside {
-        outside(std::iter::once(&self.0))
+        outside(std::iter::once(&self.0.lease))
     }
 }
 
@@ -241,23 +249,23 @@ pub(super) fn is_unreachable(error: &Error) -> bool {
 pub(crate) struct LeaseRows<R>(pub(super) R);
 
 impl<R: LeaseReach> Rows for LeaseRows<R> {
-    type Row = Granted;
+    type Row = Arc<Granted>;
     type End = LeaseEnd;
     type Error = Error;
 
-    fn hold(granted: &Granted) -> &Hold {
+    fn hold(granted: &Arc<Granted>) -> &Hold {
         &granted.lease.hold
     }
 
-    fn every(granted: &Granted) -> Duration {
+    fn every(granted: &Arc<Granted>) -> Duration {
         granted.every
     }
 
-    async fn renew(&self, rows: Vec<Granted>, times: Times) -> Result<Vec<Renewed>, Error> {
+    async fn renew(&self, rows: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
         self.0.renew(rows, times).await
     }
 
-    async fn settled(&self, rows: Vec<Granted>, times: Times) -> Result<Vec<Settled>, Error> {
+    async fn settled(&self, rows: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Settled>, Error> {
         self.0.settled(rows, times).await
     }
 
@@ -267,7 +275,7 @@ impl<R: LeaseReach> Rows for LeaseRows<R> {
     /// kept.
     async fn end(
         &self,
-        row: Granted,
+        row: Arc<Granted>,
         mut end: LeaseEnd,
         times: Times,
         is_here: bool,
@@ -275,7 +283,7 @@ impl<R: LeaseReach> Rows for LeaseRows<R> {
         if row.lease.hold.phase() == Phase::RolledBack {
             end.keep = None;
         }
-        self.0.end(row.lease, end, times, is_here).await
+        self.0.end(row, end, times, is_here).await
     }
 
     fn caller_waits(end: &LeaseEnd) -> Option<Duration> {
@@ -287,11 +295,11 @@ impl<R: LeaseReach> Rows for LeaseRows<R> {
 
     type Shown = Lease;
 
-    fn shown(granted: &Granted) -> &Lease {
+    fn shown(granted: &Arc<Granted>) -> &Lease {
         &granted.lease
     }
 
-    fn observer(granted: &Granted) -> Option<&Observer<Lease, Error>> {
+    fn observer(granted: &Arc<Granted>) -> Option<&Observer<Lease, Error>> {
         granted.observer.as_ref()
     }
 

@@ -21,7 +21,7 @@
 
 use crate::sql::qualify::{Part, fill, number, parts, qualify};
 use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, OUTCOME, at_most};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// How many rows a sweep removes in one statement.
 pub(super) const SWEPT: i64 = 10_000;
@@ -80,6 +80,7 @@ const FORMS: usize = Form::Lacks as usize + 1;
 pub(super) struct Texts {
     pub(super) schema: Box<str>,
     pub(super) name: Box<str>,
+    pub(super) full_name: Arc<str>,
     with_timeline: [OnceLock<Box<str>>; FORMS],
     /// Those of grants for a server that has no timeline, or does not tell it, and for a test's
     /// transaction, which must not lock the table.
@@ -92,6 +93,7 @@ impl Texts {
         Self {
             schema: schema.into(),
             name: name.into(),
+            full_name: format!("{schema}.{name}").into(),
             with_timeline: [const { OnceLock::new() }; FORMS],
             without_timeline: [const { OnceLock::new() }; FORMS],
         }

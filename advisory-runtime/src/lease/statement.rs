@@ -119,11 +119,11 @@ impl<Columns, const NUMBER: u8> QueryFragment<Pg> for Statement<'_, Columns, NUM
 /// Refuses a transaction, which could undo the statement.
 pub(super) fn outside_transaction<D: Driver>(
     conn: &mut D,
-    lock: Cow<'static, str>,
+    lock: impl FnOnce() -> Cow<'static, str>,
 ) -> Result<(), Error> {
     require_no_transaction(conn).map_err(|unusable| match unusable {
-        Unusable::InTransaction => Error::InTransaction { lock },
-        Unusable::Broken => Error::BrokenConnection { lock },
+        Unusable::InTransaction => Error::InTransaction { lock: lock() },
+        Unusable::Broken => Error::BrokenConnection { lock: lock() },
     })
 }
 
@@ -142,7 +142,7 @@ impl Table {
         conn: &mut D,
         form: Form,
         values: &[Value<'_>],
-        lock: Cow<'static, str>,
+        lock: impl FnOnce() -> Cow<'static, str> + Send,
     ) -> Result<bool, Error> {
         let counted = count(conn, self.texts.get(form), values).await;
         Ok(self.explained(conn, counted, lock).await? > 0)
@@ -153,11 +153,12 @@ impl Table {
         &self,
         conn: &mut D,
         answer: QueryResult<T>,
-        lock: Cow<'static, str>,
+        lock: impl FnOnce() -> Cow<'static, str> + Send,
     ) -> Result<T, Error> {
         match answer {
             Ok(answer) => Ok(answer),
-            Err(error) => Err(self.explain(conn, error, lock, Rights::Unchecked).await),
+            // Boxed, since it is rare and would make every statement's future larger.
+            Err(error) => Err(Box::pin(self.explain(conn, error, lock(), Rights::Unchecked)).await),
         }
     }
 

@@ -3,15 +3,17 @@
 use super::rows::LeaseReach;
 use super::tries::{LAST_TRY, Refusal};
 use super::{Error, Lease, Request, Row, Table};
+use crate::driver::timeout;
 use crate::pool::Pool;
 use crate::rows::{Borrowed, Keeper, Pooled, UNANSWERED};
 use crate::{Connection as _, PoolError, Wait};
 use std::panic::catch_unwind;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// After so long without a connection, the pool is asked again: it may be checking one to a server
 /// that is gone.
@@ -26,7 +28,7 @@ pub struct Acquisition {
     pub(crate) request: Request,
     pub(crate) grant_id: i64,
     /// Whether the current try was sent to the server.
-    pub(crate) is_sent: Arc<AtomicBool>,
+    pub(crate) is_sent: AtomicBool,
 }
 
 impl Acquisition {
@@ -128,12 +130,12 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         let limit = within.or(acquisition.connection_limit());
         // Only for this try: a call that waits holds no connection.
         let conn = loop {
-            match timeout(limit.unwrap_or(CONNECTION), self.connection()).await {
-                Ok(conn) => break conn?,
-                Err(_) => {
-                    if let Some(limit) = limit {
-                        return Err(late("could not get a connection from the pool", limit));
-                    }
+            let conn = pin!(self.connection());
+            match (timeout(limit.unwrap_or(CONNECTION), conn).await, limit) {
+                (Some(conn), _) => break conn?,
+                (None, None) => {}
+                (None, Some(limit)) => {
+                    return Err(late("could not get a connection from the pool", limit));
                 }
             }
         };
@@ -143,14 +145,13 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         });
         acquisition.is_sent.store(true, Ordering::Relaxed);
         let (request, grant_id) = (&acquisition.request, acquisition.grant_id);
-        let tried = table.attempt(borrowed.pg(), request, grant_id);
-        match timeout(answer, tried).await {
-            Ok(tried) => {
-                borrowed.record_answer();
-                tried
-            }
-            Err(_) => Err(late("the server did not answer", answer)),
-        }
+        let pg = borrowed.pg();
+        let tried = timeout(answer, pin!(table.attempt(pg, request, grant_id))).await;
+        let Some(tried) = tried else {
+            return Err(late("the server did not answer", answer));
+        };
+        borrowed.record_answer();
+        tried
     }
 
     async fn holds(&self, table: &Table, lease: &Lease) -> Result<bool, Error> {

@@ -6,6 +6,7 @@ use super::sql::{Form, Texts};
 use super::statement::count;
 use crate::driver::Queries;
 use crate::{Connection, Request, lock};
+use advisory_pattern::{Derivation, Hasher};
 use diesel::QueryResult;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
@@ -173,7 +174,7 @@ impl Table {
     /// `schema.table`.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{}.{}", self.texts.schema, self.texts.name)
+        self.texts.full_name.to_string()
     }
 
     /// The SQL that creates this table: [`ADVISORY_LEASE_UP`] with the table's name.
@@ -212,7 +213,7 @@ impl Table {
     }
 
     pub(crate) async fn set_up_on<D: Queries>(&self, conn: &mut D) -> Result<(), Error> {
-        let key = advisory_pattern::Derivation::Sha256.key(SET_UP);
+        let key = Derivation::Sha256.key(SET_UP);
         let created: QueryResult<()> = async {
             let mut guard = lock::begin(conn, |conn| conn, Request::new(key)).await?;
             let conn = guard.conn();
@@ -235,8 +236,16 @@ impl Table {
 
     /// The advisory lock of a grant's statement: one for each key and table.
     pub(super) fn grant_lock(&self, key_hash: &[u8; 32]) -> i64 {
-        let text = format!("advisory:lease:grant:{}:{}", self.name(), hex(key_hash));
-        advisory_pattern::Derivation::Sha256.key(&text)
+        let mut hasher = Hasher::new(Derivation::Sha256);
+        for piece in [
+            "advisory:lease:grant:",
+            &self.texts.full_name,
+            ":",
+            &hex(key_hash),
+        ] {
+            hasher.write(piece);
+        }
+        hasher.finish()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::rows::{Expiry, Kept, Sent, unless};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use tokio::sync::oneshot;
 
@@ -28,7 +28,7 @@ pub(super) async fn run<S: Store>(
     let mut unanswered = Unanswered {
         acquisition: Acquisition {
             grant_id: random().cast_signed(),
-            is_sent: Arc::default(),
+            is_sent: AtomicBool::new(false),
             request,
         },
         leases,
@@ -99,7 +99,7 @@ impl<S: Store> Drop for Unanswered<S> {
         let until = Expiry::after(since, request.ttl);
         let (grant_id, token) = (self.acquisition.grant_id, FencingToken(0));
         let table = &self.leases.table;
-        let lease = Lease::new(table, request, request.key_hash(), grant_id, token, until);
+        let lease = Lease::new(table, request, grant_id, token, until);
         if let Ok(kept) = self.leases.keep(&lease, request, false) {
             let end = LeaseEnd {
                 keep: None,
@@ -125,9 +125,8 @@ async fn acquire<S: Store>(
     let is_sent = || acquisition.is_sent.load(Ordering::Relaxed);
     loop {
         acquisition.is_sent.store(false, Ordering::Relaxed);
-        let answer = leases
-            .store
-            .attempt(&leases.table, acquisition, tries.left());
+        let store = &leases.store;
+        let answer = store.attempt(&leases.table, acquisition, tries.left());
         // A statement that has been sent may be granted, so its answer is awaited.
         let closed = poll_fn(|context| {
             if is_sent() {
@@ -135,7 +134,7 @@ async fn acquire<S: Store>(
             }
             ready.poll_closed(context)
         });
-        let refused = match unless(pin!(closed), answer).await? {
+        let refused = match unless(pin!(closed), pin!(answer)).await? {
             // Even if the caller is gone by now: then it is released.
             Ok(Ok(lease)) => {
                 let waited = tries.waited();
@@ -174,12 +173,12 @@ impl<S: Store> Leases<S> {
         request: &Request,
         renews: bool,
     ) -> Result<Kept<LeaseRows<S::Reach>>, PoolError> {
-        let row = Granted {
+        let row = Arc::new(Granted {
             lease: lease.clone(),
             ttl: request.ttl,
             every: request.every(),
             observer: self.observer.clone(),
-        };
+        });
         let rows = || LeaseRows(self.store.reach());
         self.store.keeper().keep(self.group(), rows, row, renews)
     }

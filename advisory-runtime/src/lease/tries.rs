@@ -76,7 +76,7 @@ impl<'c> Tries<'c> {
     fn held(&self, waited: Duration) -> Error {
         Error::Held {
             lock: self.request.name(),
-            busy: BusyKey::new(self.table, self.request.key_hash()),
+            busy: BusyKey::new(self.table, self.request.key_hash),
             waited,
         }
     }

@@ -19,7 +19,7 @@ use group::Group;
 pub(crate) use kept::Kept;
 use kept::Queue;
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -104,11 +104,11 @@ pub(crate) trait Rows: Send + Sync + Sized + 'static {
 }
 
 /// What tells groups of rows apart: the statements, the pool and the table.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     rows: TypeId,
     pool: usize,
-    table: String,
+    table: Option<Arc<str>>,
 }
 
 /// A number for a pool that has none by which to tell it from others.
@@ -119,7 +119,7 @@ pub(crate) fn number_of_pool() -> usize {
 }
 
 impl Name {
-    pub(crate) fn new<R: Rows>(pool: usize, table: String) -> Self {
+    pub(crate) fn new<R: Rows>(pool: usize, table: Option<Arc<str>>) -> Self {
         let rows = TypeId::of::<R>();
         Self { rows, pool, table }
     }
@@ -152,7 +152,8 @@ pub struct Keeper {
 
 #[derive(Default)]
 struct State {
-    groups: HashMap<Name, Arc<dyn Due>>,
+    /// Few, and short-lived: each ends with its last row.
+    groups: BTreeMap<Name, Arc<dyn Due>>,
     /// Where the loop runs, if it does.
     runtime: Option<Handle>,
     /// When the loop looks at its rows again.
@@ -254,7 +255,8 @@ impl Keeper {
         };
         state.tasks += 1;
         drop(state);
-        let running = Running(Arc::clone(self));
+        // Boxed, since a task moves its future several times.
+        let (running, task) = (Running(Arc::clone(self)), Box::pin(task));
         drop(runtime.spawn(async move {
             let _running = running;
             task.await;

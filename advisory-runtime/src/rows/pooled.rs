@@ -30,7 +30,7 @@ pub struct Pooled<P> {
 /// A connection outside the pool, which stays open for the next statement.
 #[derive(Default)]
 struct Own {
-    open: Option<AsyncPgConnection>,
+    open: Option<Box<AsyncPgConnection>>,
     /// Goes on when the statement that wants it is given up: the next one has it sooner.
     opening: Option<JoinHandle<Result<AsyncPgConnection, PoolError>>>,
 }
@@ -45,7 +45,7 @@ impl Own {
         answer: Duration,
     ) -> Result<S::Answer, S::Error> {
         if let Some(mut conn) = self.open.take() {
-            let answered = send_on(&mut conn, step, answer / 2).await;
+            let answered = send_on(&mut *conn, step, answer / 2).await;
             if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
                 self.open = Some(conn);
                 return answered;
@@ -61,8 +61,8 @@ impl Own {
         });
         let opened = opening.await;
         self.opening = None;
-        let mut conn = opened.map_err(PoolError::new).flatten()?;
-        let answered = send_on(&mut conn, step, answer).await;
+        let mut conn = Box::new(opened.map_err(PoolError::new).flatten()?);
+        let answered = send_on(&mut *conn, step, answer).await;
         if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
             self.open = Some(conn);
         }
@@ -92,7 +92,7 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
         if let Some(runtime) = &self.runtime {
             drop(runtime.spawn(async move {
                 // A connection is not waited for any more once nobody waits for the answer.
-                let conn = unless(pin!(reply.closed()), pool.connection()).await;
+                let conn = unless(pin!(reply.closed()), pin!(pool.connection())).await;
                 let result = match conn {
                     None => return,
                     Some(Err(error)) => Err(error.into()),
@@ -140,7 +140,8 @@ impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
             Outside::Useless => times.answer,
             _ => times.soon,
         };
-        match timeout(soon, self.pool.connection()).await {
+        let conn = timeout(soon, pin!(self.pool.connection())).await;
+        match conn {
             Some(conn) => send_on(conn?, &step, times.answer).await,
             None => Err(no_connection(soon).into()),
         }
@@ -153,7 +154,8 @@ async fn send_on<C: Connection, S: Step>(
     answer: Duration,
 ) -> Result<S::Answer, S::Error> {
     let mut borrowed = Borrowed::new(conn);
-    let Some(answered) = timeout(answer, step.send(borrowed.pg())).await else {
+    let answered = timeout(answer, pin!(step.send(borrowed.pg()))).await;
+    let Some(answered) = answered else {
         return Err(unanswered(answer).into());
     };
     match &answered {
@@ -181,7 +183,7 @@ impl<C: Connection> Borrowed<C> {
         self.conn.pg()
     }
 
-    pub(crate) fn record_answer(mut self) {
+    pub(crate) const fn record_answer(&mut self) {
         self.is_answered = true;
     }
 }

@@ -120,7 +120,8 @@ pub(crate) trait Reach: Send + Sync + 'static {
             if is_here {
                 self.send_here(step, times).await
             } else {
-                self.send(step, times).await
+                // Boxed: it is much larger, and the caller's runtime never polls it.
+                Box::pin(self.send(step, times)).await
             }
         }
     }

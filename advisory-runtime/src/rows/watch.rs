@@ -65,7 +65,8 @@ pub(crate) async fn watch<F: Future, G>(
     }
 }
 
-/// The future's output, or `None` if `stop` resolves first.
+/// The future's output, or `None` if `stop` resolves first. A large future is best pinned by the
+/// caller: this one holds what it is given twice.
 pub(crate) async fn unless<T>(
     mut stop: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
     future: impl Future<Output = T>,

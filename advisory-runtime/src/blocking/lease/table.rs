@@ -39,7 +39,7 @@ impl Table {
         conn: &mut C,
         key: impl Into<Request>,
     ) -> Result<Option<Row>, Error> {
-        block_on(self.0.find_hash(conn.pg(), key.into().key_hash()))
+        block_on(self.0.find_hash(conn.pg(), key.into().key_hash))
     }
 
     /// Lists every held lease and done key; as [`lease::Table::list`](crate::lease::Table::list).

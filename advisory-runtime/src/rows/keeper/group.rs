@@ -11,7 +11,7 @@ use crate::rows::pause;
 use crate::rows::reach::Times;
 use diesel::result::Error as DieselError;
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ pub(super) struct Group<R: Rows> {
 }
 
 struct Slots<Row> {
-    by_id: HashMap<u64, Slot<Row>>,
+    by_id: BTreeMap<u64, Slot<Row>>,
     last_id: u64,
 }
 
@@ -40,7 +40,7 @@ struct Slot<Row> {
 
 impl<R: Rows> Group<R> {
     pub(super) fn new(rows: R, name: Name) -> Self {
-        let (by_id, last_id) = (HashMap::new(), 0);
+        let (by_id, last_id) = (BTreeMap::new(), 0);
         Self {
             name,
             rows,
@@ -233,7 +233,8 @@ impl<R: Rows> Group<R> {
         let hold = R::hold(&row);
         if let Phase::InTransaction(since) = hold.phase() {
             let asked = self.rows.settled(vec![row.clone()], times.of_settling());
-            match asked.await?.first() {
+            // Boxed, since it is large and rare.
+            match Box::pin(asked).await?.first() {
                 Some(Settled::Committed) => hold.settle(since, true),
                 Some(Settled::RolledBack) => hold.settle(since, false),
                 _ => {

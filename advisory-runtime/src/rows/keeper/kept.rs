@@ -17,6 +17,7 @@ use crate::rows::reach::Times;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -247,7 +248,8 @@ struct Sender<R: Rows> {
 impl<R: Rows> Sender<R> {
     fn start(self, keeper: &Arc<Keeper>) {
         match self.place {
-            Place::Here => drop(tokio::spawn(self.run())),
+            // Boxed, since a task moves its future several times.
+            Place::Here => drop(tokio::spawn(Box::pin(self.run()))),
             Place::Keeper => drop(keeper.spawn(self.run())),
         }
     }
@@ -262,11 +264,12 @@ impl<R: Rows> Sender<R> {
             }
             let group = Arc::clone(&self.group);
             if ends.len() > 1 {
-                let answers = self.unless_late(group.rows.end_all(ends, times, is_here));
-                let answers = answers.await;
+                let answers = Box::pin(group.rows.end_all(ends, times, is_here));
+                let answers = self.unless_late(answers).await;
                 self.answered(answers);
             } else if let Some((row, end)) = ends.pop() {
-                let answer = self.unless_late(group.end(row, end, times, is_here)).await;
+                let answer = pin!(group.end(row, end, times, is_here));
+                let answer = self.unless_late(answer).await;
                 if let Some(end) = self.batch.pop() {
                     end.answered(self.place, answer);
                 }
@@ -313,15 +316,13 @@ impl<R: Rows> Sender<R> {
     }
 
     /// The answer. If it is late, the next end does not wait for it.
-    async fn unless_late<F: Future>(&mut self, answer: F) -> F::Output {
-        if self.number.is_none() {
-            return answer.await;
+    async fn unless_late<F: Future + Unpin>(&mut self, mut answer: F) -> F::Output {
+        if self.number.is_some() {
+            if let Ok(answer) = timeout(LATE, &mut answer).await {
+                return answer;
+            }
+            self.start_next();
         }
-        let mut answer = std::pin::pin!(answer);
-        if let Ok(answer) = timeout(LATE, answer.as_mut()).await {
-            return answer;
-        }
-        self.start_next();
         answer.await
     }
 

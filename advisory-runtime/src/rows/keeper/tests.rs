@@ -93,7 +93,7 @@ impl<const GATHERS: bool> Known<GATHERS> {
             id,
             Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL)),
         );
-        let name = Name::new::<Self>(0, String::new());
+        let name = Name::new::<Self>(0, None);
         let kept = keeper.keep(name, || self.clone(), row, true);
         kept.expect("there is a runtime")
     }
@@ -261,7 +261,7 @@ impl Known<true> {
     fn keep_all(&self, ids: &[u8]) -> Vec<Kept<Self>> {
         let hold = || Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL));
         let rows = ids.iter().map(|id| Row(*id, hold())).collect();
-        let name = Name::new::<Self>(0, String::new());
+        let name = Name::new::<Self>(0, None);
         let kept = Keeper::on_runtime().keep_all(name, || self.clone(), rows, true);
         kept.expect("there is a runtime")
     }
