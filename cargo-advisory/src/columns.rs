@@ -30,7 +30,9 @@ impl<const N: usize> Columns<N> {
             return text;
         }
         let Some(widths) = self.fit(rows, width) else {
-            rows.iter().for_each(|row| self.paragraph(&mut text, row));
+            for row in rows {
+                self.paragraph(&mut text, row);
+            }
             return wrapped(&text, width);
         };
         line(&mut text, &self.heads(), widths, [BOLD; N]);

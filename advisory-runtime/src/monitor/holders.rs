@@ -327,7 +327,9 @@ async fn read_holders<D: Queries>(
     lock: Cow<'static, str>,
     busy: Busy<'_>,
 ) -> Result<Vec<LockHolder>, Failure> {
-    check_usable(conn, &lock).await.map_err(Failure::Lock)?;
+    check_usable(conn, lock.clone())
+        .await
+        .map_err(Failure::Lock)?;
     let named = |held_by| LockHolder {
         lock: lock.clone(),
         held_by,
@@ -356,8 +358,7 @@ async fn read_holders<D: Queries>(
 
 /// Checks that the connection can be used, and lets an open transaction read the activity of
 /// sessions again.
-async fn check_usable<D: Driver>(conn: &mut D, lock: &Cow<'static, str>) -> Result<(), Error> {
-    let lock = lock.clone();
+async fn check_usable<D: Driver>(conn: &mut D, lock: Cow<'static, str>) -> Result<(), Error> {
     match depth(conn) {
         Ok(None) => Ok(()),
         Err(_) => Err(Error::BrokenConnection { lock }),

@@ -136,7 +136,7 @@ const ENGINES: [Engine; 12] = [
     },
 ];
 
-/// The first release of YugabyteDB with advisory locks, apart from previews.
+/// The first release of `YugabyteDB` with advisory locks, apart from previews.
 const YUGABYTE: u32 = 2025;
 
 pub(super) enum Found {

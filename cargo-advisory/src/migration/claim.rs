@@ -169,13 +169,13 @@ fn create_triggers(table: &JobTable) -> String {
     let literal = literal(&name);
     let by = quoted(table.column("locked_by").unwrap_or("locked_by"));
     let has_limit = table.column("per").is_some();
-    let mut open = String::new();
-    if !has_limit {
-        let pending = table.pending().into_iter();
-        open = pending
-            .map(|it| format!("\n        AND NEW.{it}"))
-            .collect();
-    }
+    let pending = if has_limit {
+        Vec::new()
+    } else {
+        table.pending()
+    };
+    let open = pending.iter().map(|it| format!("\n        AND NEW.{it}"));
+    let open = open.collect::<Vec<_>>().concat();
     let deleted = if has_limit {
         format!(
             "CREATE OR REPLACE TRIGGER advisory_claim_deleted AFTER DELETE ON {name}\n    \
