@@ -113,9 +113,9 @@ impl<T: Claim> Claimed<T> {
     /// Returns the time by which the body must have stopped, on this process's clock. It is a tenth
     /// of the ttl, at most a second, before the claim expires.
     ///
-    /// The ttl counts from when the claim or its last renewal was *sent*, so the claim expires later
-    /// on the server. The time that a claim by [`key`](super::Next::key) waits for its row does not
-    /// count.
+    /// The ttl counts from when the claim or its last renewal was *sent*, so the claim expires
+    /// later on the server. The time that a claim by [`key`](super::Next::key) waits for its row
+    /// does not count.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.0.hold.deadline().into_std()
@@ -151,8 +151,8 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    /// Returns the error for a claim that no longer holds its row. If a statement of this claim got no
-    /// answer, that statement may have ended it.
+    /// Returns the error for a claim that no longer holds its row. If a statement of this claim got
+    /// no answer, that statement may have ended it.
     pub(crate) fn gone(&self) -> Error {
         if self.0.unanswered.load(Ordering::Relaxed) > 0 {
             return self.unknown(no_answer());
@@ -294,8 +294,8 @@ pub(super) struct Returned<T> {
     row: T,
 }
 
-/// A row of the answer to a claim. A statement that claims one row does not return `has_expired` and
-/// `nth`.
+/// A row of the answer to a claim. A statement that claims one row does not return `has_expired`
+/// and `nth`.
 pub(super) enum Answered<T, const IS_ONE: bool = false> {
     Claimed(Returned<T>),
     /// The row has no attempt left, and is not claimed.
@@ -336,8 +336,9 @@ pub(super) struct Answer<T> {
 }
 
 impl<T: Claim> Answer<T> {
-    /// Sorts the rows of an answer. A row that cannot be read stays claimed until its claim expires,
-    /// so that it is not the first again at once. It is an error only if nothing else was claimed.
+    /// Sorts the rows of an answer. A row that cannot be read stays claimed until its claim
+    /// expires, so that it is not the first again at once. It is an error only if nothing else was
+    /// claimed.
     pub(super) fn of<const IS_ONE: bool>(
         rows: Vec<Answered<T, IS_ONE>>,
         sent: Sent,

@@ -51,8 +51,8 @@ pub trait NullableTime: Time {}
 impl NullableTime for Nullable<Timestamptz> {}
 impl NullableTime for Nullable<Timestamp> {}
 
-/// A type that identifies the claim that holds a row: `Nullable<Text>` for the worker's name, `#` and
-/// a UUID, or `Nullable<Uuid>` for the UUID alone.
+/// A type that identifies the claim that holds a row: `Nullable<Text>` for the worker's name, `#`
+/// and a UUID, or `Nullable<Uuid>` for the UUID alone.
 #[diagnostic::on_unimplemented(
     message = "a claim can't use a column of the type `{Self}` to say who holds the row",
     label = "the type of this column",

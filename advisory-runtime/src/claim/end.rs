@@ -136,8 +136,8 @@ pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T> {
 /// # Errors
 ///
 /// [`Error::Lost`] if the claim has expired or was finished: nothing was changed, and another
-/// worker may have the job. [`Error::CommitUnknown`], outside of a transaction, if the connection was
-/// lost, or if the claim no longer holds the row after an error of the server: the job may be
+/// worker may have the job. [`Error::CommitUnknown`], outside of a transaction, if the connection
+/// was lost, or if the claim no longer holds the row after an error of the server: the job may be
 /// completed. Otherwise [`Error::Database`].
 ///
 /// # Cancel safety
@@ -195,8 +195,8 @@ where
 ///
 /// # Locking
 ///
-/// The `UPDATE` of [`complete`] with `run_at = clock_timestamp() + pause, error_message = $1`; at the
-/// last attempt `failed_at` instead of `run_at`.
+/// The `UPDATE` of [`complete`] with `run_at = clock_timestamp() + pause, error_message = $1`; at
+/// the last attempt `failed_at` instead of `run_at`.
 ///
 /// # Examples
 ///

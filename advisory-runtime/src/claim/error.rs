@@ -32,8 +32,8 @@ pub enum Error {
         source: Option<DieselError>,
     },
     /// The job may be completed or not. The statement that ends the claim got no answer, or it got
-    /// an error that is possible after a commit, such as 57014 after a cancel request, and the claim
-    /// no longer holds the row. Look for the job's effect before you run it again.
+    /// an error that is possible after a commit, such as 57014 after a cancel request, and the
+    /// claim no longer holds the row. Look for the job's effect before you run it again.
     #[non_exhaustive]
     CommitUnknown {
         /// The table, and the value of `locked_by`.
@@ -54,8 +54,8 @@ pub enum Error {
         /// The table, and the value of `locked_by`.
         claim: String,
     },
-    /// The rows have a limit for each value of `per`, and the open transaction is REPEATABLE READ or
-    /// SERIALIZABLE: its snapshot does not show which rows are running now. Nothing was claimed.
+    /// The rows have a limit for each value of `per`, and the open transaction is REPEATABLE READ
+    /// or SERIALIZABLE: its snapshot does not show which rows are running now. Nothing was claimed.
     /// Claim outside of the transaction, or in one that is READ COMMITTED.
     #[non_exhaustive]
     StaleSnapshot {

@@ -56,8 +56,8 @@ pub(super) fn create(table: &str, name: &str, definition: &str) -> String {
     format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
 }
 
-/// Returns the name of an index. It depends on the definition, because `IF NOT EXISTS` compares only
-/// names.
+/// Returns the name of an index. It depends on the definition, because `IF NOT EXISTS` compares
+/// only names.
 pub(super) fn name(table: &str, definition: &str) -> String {
     let hash = advisory_pattern::sha256(&format!("{} {definition}", sql::quoted(table)));
     let suffix = format!(

@@ -1,5 +1,5 @@
-//! Claims rows with a limit for each value of a column: locks the values, then counts and claims, in
-//! one transaction.
+//! Claims rows with a limit for each value of a column: locks the values, then counts and claims,
+//! in one transaction.
 
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed, Found};
@@ -18,8 +18,8 @@ use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool, Text};
 use std::time::Duration;
 
-/// The number of values that the first retry locks in addition, because the rows of the first values
-/// may be locked.
+/// The number of values that the first retry locks in addition, because the rows of the first
+/// values may be locked.
 const MORE: u32 = 16;
 /// The most values that a retry locks in addition.
 const MOST: u32 = 256;

@@ -21,9 +21,9 @@ use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
 ///
 /// # Errors
 ///
-/// [`Error::InTransaction`] inside a transaction of Diesel's, whose rollback would undo the renewal,
-/// and [`Error::BrokenConnection`]: nothing was sent. [`Error::Lost`] if the claim has expired or
-/// was finished. After [`Error::Database`], the claim may have been renewed.
+/// [`Error::InTransaction`] inside a transaction of Diesel's, whose rollback would undo the
+/// renewal, and [`Error::BrokenConnection`]: nothing was sent. [`Error::Lost`] if the claim has
+/// expired or was finished. After [`Error::Database`], the claim may have been renewed.
 ///
 /// # Cancel safety
 ///
@@ -85,8 +85,8 @@ fn require_renewable<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> Re
     })
 }
 
-/// Renews claims by one statement, without waiting for a locked row. Returns one answer for each, in
-/// their order.
+/// Renews claims by one statement, without waiting for a locked row. Returns one answer for each,
+/// in their order.
 pub(crate) async fn renew_all<T: Claim, D: Queries>(
     conn: &mut D,
     jobs: &[&Claimed<T>],
@@ -136,8 +136,8 @@ impl SettledRow {
         match self.transaction.as_deref() {
             Some("in progress") => Settled::Open,
             Some("own") if !is_ours => Settled::Committed,
-            // A rollback to a savepoint may have undone the end, and another worker may have claimed
-            // the row since.
+            // A rollback to a savepoint may have undone the end, and another worker may have
+            // claimed the row since.
             Some("committed") if !is_ours && !is_taken_since => Settled::Committed,
             // The transaction was rolled back, as a whole or to a savepoint. If the server does not
             // know it, the row decides.

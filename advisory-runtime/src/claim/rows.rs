@@ -111,8 +111,8 @@ pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> 
     }
 }
 
-/// Ends a claim after its body has returned `result`. An error of the body takes precedence over one
-/// of the end.
+/// Ends a claim after its body has returned `result`. An error of the body takes precedence over
+/// one of the end.
 pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Display>(
     kept: KeptJob<T, R>,
     job: &Claimed<T>,

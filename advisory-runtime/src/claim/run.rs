@@ -13,17 +13,17 @@ use std::fmt::Display;
 /// ends it as `on_err` says.
 ///
 /// A job that the body itself has completed, failed or released, such as in the transaction that
-/// writes the results, stays as it is. That transaction must have ended when the body returns. If it
-/// was rolled back, this function ends the job.
+/// writes the results, stays as it is. That transaction must have ended when the body returns. If
+/// it was rolled back, this function ends the job.
 ///
 /// The body is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is
 /// refused. A body that blocks its thread cannot be dropped, nor can a task that it has spawned.
 ///
 /// # Locking
 ///
-/// The `UPDATE` of [`renew`](super::renew) every `#[claim(renew = …)]`, on a connection of the pool.
-/// One statement renews all rows that are due. It passes over a row that an open transaction has
-/// locked, and tries it again until the claim expires.
+/// The `UPDATE` of [`renew`](super::renew) every `#[claim(renew = …)]`, on a connection of the
+/// pool. One statement renews all rows that are due. It passes over a row that an open transaction
+/// has locked, and tries it again until the claim expires.
 ///
 /// At the end the statement of [`complete`](super::complete), [`fail`](super::fail) or
 /// [`release`](super::release), on a connection of the pool. If there is no connection or it is
@@ -87,7 +87,8 @@ where
     end_as_returned(kept, job, on_err, result?).await
 }
 
-/// Runs a body under a claim like [`run`], but leaves it to the body or the caller to finish the job.
+/// Runs a body under a claim like [`run`], but leaves it to the body or the caller to finish the
+/// job.
 ///
 /// After the job is finished through `job`, the body runs to its end, unless the transaction that
 /// finished it is rolled back and the claim has expired.
@@ -103,8 +104,8 @@ where
 /// claim had expired. Also [`Error::Lost`] if the job was finished below a savepoint in a
 /// transaction that lasted longer than the claim, and another worker has claimed the row since.
 /// [`Error::CommitUnknown`] if the body was dropped while it waited for the statement that finishes
-/// the job, or if an earlier such statement got no answer. A value or error that the body returns is
-/// inside the `Ok`.
+/// the job, or if an earlier such statement got no answer. A value or error that the body returns
+/// is inside the `Ok`.
 ///
 /// # Cancel safety
 ///

@@ -49,9 +49,9 @@ impl Schema {
         self
     }
 
-    /// Sets the order of `#[claim(order = "…")]`: the columns, each with `true` if it is descending.
-    /// The default is `run_at` and `id`, the order of `#[claim(run_at)]` on a table with the key
-    /// `id`.
+    /// Sets the order of `#[claim(order = "…")]`: the columns, each with `true` if it is
+    /// descending. The default is `run_at` and `id`, the order of `#[claim(run_at)]` on a table
+    /// with the key `id`.
     #[must_use]
     pub fn order<'c>(mut self, columns: impl IntoIterator<Item = (&'c str, bool)>) -> Self {
         let order = columns.into_iter().map(|(column, is_descending)| {

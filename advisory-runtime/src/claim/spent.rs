@@ -1,4 +1,5 @@
-//! Ends rows that have no attempt left, many at a time, so that they do not stay first in the order.
+//! Ends rows that have no attempt left, many at a time, so that they do not stay first in the
+//! order.
 
 use super::Error;
 use super::conflicts::change;
@@ -10,8 +11,8 @@ use crate::driver::{Queries, depth};
 /// The number of rows that one statement reads.
 const MANY: u32 = 1_000;
 
-/// Fails these rows, and others among the first ones that have no attempt left. Returns `true` if any
-/// was changed: another session may have locked them.
+/// Fails these rows, and others among the first ones that have no attempt left. Returns `true` if
+/// any was changed: another session may have locked them.
 ///
 /// If a row refuses its end, for example because the text does not fit its column, the statement is
 /// sent without the text, and then for one row alone. A row that cannot fail at all is claimed, so

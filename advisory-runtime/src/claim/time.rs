@@ -8,8 +8,8 @@ use diesel::{Expression, NullableExpressionMethods, QueryResult};
 
 /// Returns an expression for the server's clock, which claims use: `pg_catalog.clock_timestamp()`.
 ///
-/// It fits columns of the types `Timestamptz` and `Timestamp`, nullable or not. For a `Timestamp` it
-/// is in UTC, as claims write it. Diesel's `now` is the time at which the transaction began.
+/// It fits columns of the types `Timestamptz` and `Timestamp`, nullable or not. For a `Timestamp`
+/// it is in UTC, as claims write it. Diesel's `now` is the time at which the transaction began.
 ///
 /// # Examples
 ///

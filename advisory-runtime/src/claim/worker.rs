@@ -200,17 +200,17 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     }
 
     /// Calls a closure for each event, on the worker's task and on the thread that renews the rows
-    /// of the process, so it must not block. A panic is caught and discarded. The features `tracing`
-    /// and `metrics` observe the same events.
+    /// of the process, so it must not block. A panic is caught and discarded. The features
+    /// `tracing` and `metrics` observe the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
         self.settings.observer = observers(table_name::<T>(), Some(observer));
         self
     }
 
-    /// Stops the worker when a future is ready, such as one that waits for a signal. The worker then
-    /// claims no more rows and releases those it has not begun. [`run`](Self::run) returns when all
-    /// running bodies have returned, or after the time of [`grace`](Self::grace).
+    /// Stops the worker when a future is ready, such as one that waits for a signal. The worker
+    /// then claims no more rows and releases those it has not begun. [`run`](Self::run) returns
+    /// when all running bodies have returned, or after the time of [`grace`](Self::grace).
     ///
     /// The worker waits at most 5 seconds for its rows to end. The process continues to try for as
     /// long as it lives, and a row that it cannot end expires.
@@ -281,12 +281,12 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     ///
     /// [`Error::Database`] if the server refuses the first claim, for example because a column does
     /// not exist. If the reason may be temporary, such as a `lock_timeout`, the worker first tries
-    /// for ten seconds. It also does so for missing privileges, because the driver reports
-    /// both alike.
+    /// for ten seconds. It also does so for missing privileges, because the driver reports both
+    /// alike.
     ///
-    /// Every other failed claim is tried again: after a lost connection, an exhausted pool, a server
-    /// that is read only, or an error of the server later on. The pause before it is a tenth of a
-    /// second and doubles up to ten seconds, less a random part.
+    /// Every other failed claim is tried again: after a lost connection, an exhausted pool, a
+    /// server that is read only, or an error of the server later on. The pause before it is a tenth
+    /// of a second and doubles up to ten seconds, less a random part.
     ///
     /// # Panics
     ///

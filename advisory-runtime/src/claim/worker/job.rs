@@ -60,8 +60,8 @@ struct Failed {
     has_panicked: bool,
 }
 
-/// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped, so it runs to
-/// its end and holds its slot until then.
+/// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped, so it runs
+/// to its end and holds its slot until then.
 pub(super) async fn job<T, R, E, F>(
     settings: &Settings<'_, T>,
     shared: &Shared<T, R>,

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The running time of the rows that are fetched ahead by default. A claim takes less time even on a
-/// slow network, and an idle worker elsewhere misses little work.
+/// The running time of the rows that are fetched ahead by default. A claim takes less time even on
+/// a slow network, and an idle worker elsewhere misses little work.
 const AHEAD: Duration = Duration::from_millis(100);
 /// The most rows that are fetched ahead by default.
 const MOST_AHEAD: usize = 1_000;

@@ -56,8 +56,8 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         }
     }
 
-    /// Waits until all rows have ended, for [`LAST_END`] at most. After that the keeper continues to
-    /// end them without the worker.
+    /// Waits until all rows have ended, for [`LAST_END`] at most. After that the keeper continues
+    /// to end them without the worker.
     pub(super) async fn until_ended(&self) {
         let ended = async {
             while self.room.held() > 0 {

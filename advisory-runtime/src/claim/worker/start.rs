@@ -7,9 +7,9 @@ use crate::error::is_connection_lost;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time after which a claim is slow. After two slow claims in a row, the worker also asks for the
-/// position of the last row, so that the next claim can begin there. That costs little compared to
-/// the claims.
+/// The time after which a claim is slow. After two slow claims in a row, the worker also asks for
+/// the position of the last row, so that the next claim can begin there. That costs little compared
+/// to the claims.
 pub(super) const SLOW: Duration = Duration::from_millis(2);
 
 /// The arguments of a claim.
