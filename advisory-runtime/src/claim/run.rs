@@ -49,7 +49,7 @@ use std::fmt::Display;
 /// # Cancel safety
 ///
 /// Cancel safe: the body is dropped, and the job is released in the background. If the body has
-/// returned already, its end is completed in the background.
+/// returned already, its result decides how the job is ended in the background.
 ///
 /// # Examples
 ///
