@@ -143,7 +143,7 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         }
     }
 
-    /// Sets the most bodies that run at a time; at least one, at most a thousand.
+    /// Sets the number of bodies that can run at a time; at least one, at most a thousand.
     pub fn concurrency(mut self, rows: usize) -> Self {
         self.settings.concurrency = rows.clamp(1, 1_000);
         self
@@ -169,8 +169,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     }
 
     /// Sets the time after which an idle worker looks for rows without a notification; by default a
-    /// second, at least a millisecond. Nothing notifies of rows that become due, or that a dead
-    /// worker has left.
+    /// second, at least a millisecond. No notification arrives for rows that become due or that a
+    /// dead worker has left.
     pub fn poll(mut self, time: Duration) -> Self {
         self.settings.poll = time.max(Duration::from_millis(1));
         self

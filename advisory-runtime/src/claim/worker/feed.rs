@@ -63,7 +63,7 @@ pub(super) async fn feed<T: Claim, R: Reach>(
             }
             Err(error) => Err(error),
         };
-        // With a limit of each value, the next claim finds nothing until a row ends.
+        // With a limit for each value, the next claim finds nothing until a row ends.
         let is_rest = T::Per::COLUMN.is_some() && matches!(&taken, Ok(taken) if !taken.may_be_more);
         let taken = start.record(&asked, taken);
         let taken = taken.and_then(|claimed| wait(source, settings, claimed, suspect, shared));
@@ -131,7 +131,8 @@ async fn until_room<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sha
         };
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         if T::Per::COLUMN.is_some() {
-            // Each limit is a separate prepared statement on each connection, so use few of them.
+            // Each limit is a separate prepared statement on each connection, so only powers of two
+            // are used.
             return 1 << wanted.checked_ilog2().unwrap_or(0);
         }
         return wanted;

@@ -163,7 +163,7 @@ fn is_released<T: Claim>(on_err: End) -> bool {
     }
 }
 
-/// Returns the future's output, or the message of its panic. Its destructor can panic too.
+/// Returns the future's output, or the message of a panic in the future or its destructor.
 async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = DropCaught(Some(Box::pin(future)));
     std::future::poll_fn(move |context| {

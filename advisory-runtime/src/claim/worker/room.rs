@@ -20,7 +20,7 @@ const WEIGHT: f64 = 0.125;
 #[derive(Debug, Default)]
 pub(super) struct Room {
     held: AtomicUsize,
-    /// The held rows that had an expired claim.
+    /// The number of held rows that had an expired claim.
     suspects: AtomicUsize,
     /// A row is no longer held.
     pub(super) ended: Notify,
