@@ -21,7 +21,7 @@ use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
 ///
 /// # Errors
 ///
-/// [`Error::InTransaction`] inside a transaction of Diesel's, whose rollback would undo the
+/// [`Error::InTransaction`] inside one of Diesel's transactions, because a rollback would undo the
 /// renewal, and [`Error::BrokenConnection`]: nothing was sent. [`Error::Lost`] if the claim has
 /// expired or was finished. After [`Error::Database`], the claim may have been renewed.
 ///

@@ -44,7 +44,7 @@ use std::fmt::Display;
 ///
 /// # Panics
 ///
-/// Outside a tokio runtime whose timer is enabled.
+/// Panics if called outside of a tokio runtime with an enabled timer.
 ///
 /// # Cancel safety
 ///

@@ -1,4 +1,4 @@
-//! The migration of a table whose rows are claimed.
+//! The migration that makes a table a queue.
 
 use super::index::{create, name};
 use super::sql::{quoted, schema};

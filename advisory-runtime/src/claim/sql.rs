@@ -10,8 +10,8 @@
 //! to wait.
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
-//! The commit waits for the disk: a claim lost in a crash would be held twice, and a job whose end
-//! is lost would be done twice.
+//! The commit waits for the disk. Otherwise a crash could lose a claim, and a second worker would
+//! hold the row too, or lose an end, and the job would run twice.
 
 mod end_columns;
 mod fragments;

@@ -99,8 +99,8 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// Returns the columns to read.
     fn selection() -> Self::Selection;
 
-    /// Returns the columns to set when a row is completed, by a worker too, unless the caller sets
-    /// some.
+    /// Returns the columns to set when a row is completed, unless the caller sets some. A worker
+    /// sets them too.
     #[must_use]
     fn completed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
         NothingToSet
@@ -519,8 +519,8 @@ pub trait Found {
     type ErrorMessage;
 }
 
-/// Refuses a table without lease columns. The derive calls it, because without it the compiler
-/// would report Diesel's own requirements on a column.
+/// Refuses a table without lease columns. The derive calls it, because the compiler would otherwise
+/// report Diesel's own requirements on a column.
 #[doc(hidden)]
 pub const fn check_columns<Until: ExpiryColumn, By: HolderColumn>() {}
 

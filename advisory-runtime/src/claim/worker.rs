@@ -290,12 +290,12 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime whose timer is enabled.
+    /// Panics if called outside of a tokio runtime with an enabled timer.
     ///
     /// # Cancel safety
     ///
     /// If this future is dropped, the bodies are dropped and their rows are released in the
-    /// background. An end that is being sent takes effect. If a claim is being sent, its rows may
+    /// background. A row that is being ended still ends. If a claim is being sent, its rows may
     /// stay claimed until they expire. To stop gracefully, use [`until`](Self::until).
     #[cfg(feature = "diesel-async")]
     pub async fn run<E, F>(self, body: impl Fn(Claimed<T>) -> F) -> Result<(), Error>

@@ -22,7 +22,7 @@ pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
 pub(in crate::claim) enum TypeSets {
     Completed,
     Failed,
-    /// Those of `failed`, at the last attempt.
+    /// The columns of `failed`, at the last attempt.
     FailedAtLast,
     Nothing,
 }
