@@ -67,6 +67,7 @@ mod end;
 mod error;
 mod index;
 mod limit;
+mod mutex;
 mod next;
 mod observers;
 mod renew;

@@ -1,6 +1,7 @@
-//! A claimed row, and how long this process may act on it.
+//! A claimed row, and the answers of the server about it.
 
 use super::Error;
+use super::mutex::locked;
 use super::table::{Claim, ttl};
 use crate::observe::Telemetry;
 use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
@@ -13,10 +14,12 @@ use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable, Text};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A claimed row. It dereferences to the row. If it is dropped, the claim expires.
+/// A claimed row. It dereferences to the row.
+///
+/// Dropping it does not release the claim, which then expires.
 ///
 /// # Examples
 ///
@@ -24,33 +27,32 @@ use std::time::{Duration, Instant};
 #[doc = example_of_jobs!()]
 /// use std::time::Instant;
 ///
-/// /// Whether there is time for another part of the work.
+/// /// Returns `true` if there is time for another part of the work.
 /// fn has_time(job: &Claimed<Job>) -> bool {
-///     // The row's own fields are at hand too: `job.id`.
+///     // The row's own fields can be used too: `job.id`.
 ///     job.deadline() > Instant::now()
 /// }
 /// ```
 #[must_use = "an unfinished claim keeps its row from others until it expires"]
 pub struct Claimed<T>(Arc<Shared<T>>);
 
-/// Shared with the task that renews the claim.
+/// The state that is shared with the task that renews the claim.
 struct Shared<T> {
     row: T,
     locked_by: String,
     ttl: Duration,
     hold: Hold,
-    /// Whether the row had an earlier claim, which has expired.
+    /// `true` if the row had an earlier claim, which has expired.
     has_expired: bool,
-    /// How many statements that end the claim were sent and have no answer, so that they may have
-    /// ended it. Two can be on their way at a time, on two connections.
+    /// The number of statements that were sent to end the claim, got no answer yet, and may have
+    /// ended it. Two can be sent at a time, on two connections.
     unanswered: AtomicUsize,
-    /// That of the worker.
     observer: OnceLock<Observer<Claimed<T>, Error>>,
-    /// What follows the body.
+    /// The span and the metrics of the running body.
     telemetry: Mutex<Option<Telemetry>>,
 }
 
-/// What has happened to a claim; see [`Worker::observe`](super::Worker::observe).
+/// An event of a claim, for [`Worker::observe`](super::Worker::observe).
 ///
 /// ```
 /// use advisory_runtime::claim::Event;
@@ -69,7 +71,7 @@ impl<T: Claim> Claimed<T> {
     pub(super) fn new(returned: Returned<T>, sent: Sent) -> Self {
         let ttl = ttl::<T>();
         let sent = sent.after_wait(returned.lasts.saturating_sub(ttl));
-        // Not later than the row says, such as where a trigger has shortened it.
+        // A trigger may have shortened the claim.
         let until = Expiry::after(sent, ttl.min(returned.lasts));
         Self(Arc::new(Shared {
             row: returned.row,
@@ -83,7 +85,7 @@ impl<T: Claim> Claimed<T> {
         }))
     }
 
-    /// The worker's, which is set once.
+    /// Sets the observer, unless there is one.
     pub(super) fn set_observer(&self, observer: &Observer<Self, Error>) {
         let _is_first = self.0.observer.set(Arc::clone(observer)).is_ok();
     }
@@ -93,33 +95,34 @@ impl<T: Claim> Claimed<T> {
     }
 
     pub(super) fn telemetry(&self) -> MutexGuard<'_, Option<Telemetry>> {
-        let telemetry = self.0.telemetry.lock();
-        telemetry.unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0.telemetry)
     }
 
-    /// The value of `locked_by`: the worker's name, `#`, and the UUID of this claim.
+    /// Returns the value of `locked_by`: the worker's name, `#`, and the UUID of this claim.
     #[must_use]
     pub fn locked_by(&self) -> &str {
         &self.0.locked_by
     }
 
-    /// How long the claim and each of its renewals last.
+    /// Returns the time that the claim and each of its renewals last.
     #[must_use]
     pub fn ttl(&self) -> Duration {
         self.0.ttl
     }
 
-    /// When the body must have stopped, by this process's clock: a tenth of the ttl, at most a
-    /// second, before the claim expires. The expiry counts from when the claim or its last renewal
-    /// was *sent*, so on the server it is later. A wait for the row by its
-    /// [`key`](super::Next::key) does not count.
+    /// Returns the time by which the body must have stopped, on this process's clock. It is a tenth
+    /// of the ttl, at most a second, before the claim expires.
+    ///
+    /// The ttl counts from when the claim or its last renewal was *sent*, so the claim expires
+    /// later on the server. The time that a claim by [`key`](super::Next::key) waits for its row
+    /// does not count.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.0.hold.deadline().into_std()
     }
 
-    /// Whether this value was completed, failed or released. If the transaction that did so is
-    /// rolled back, a renewal notices.
+    /// Returns `true` if this claim was completed, failed or released. If the transaction that did
+    /// so is rolled back, the next renewal notices.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self.0.hold.phase(), Phase::InTransaction(_) | Phase::Ended)
@@ -129,13 +132,13 @@ impl<T: Claim> Claimed<T> {
         &self.0.hold
     }
 
-    /// Whether the row had an earlier claim, which has expired: its worker died, perhaps because of
-    /// the row.
+    /// Returns `true` if the row had an earlier claim, which has expired. Its worker died, perhaps
+    /// because of the row.
     pub(crate) fn has_expired_before(&self) -> bool {
         self.0.has_expired
     }
 
-    /// The answer of a statement that ends the claim, which is about to be sent.
+    /// Counts a statement that is about to be sent to end the claim, until its answer arrives.
     pub(super) fn answer(&self) -> Awaited<'_> {
         self.0.unanswered.fetch_add(1, Ordering::Relaxed);
         Awaited(&self.0.unanswered)
@@ -148,8 +151,8 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    /// The error for a row that another claim has, or that has ended. If a statement of this claim
-    /// got no answer, that statement may have ended it.
+    /// Returns the error for a claim that no longer holds its row. If a statement of this claim got
+    /// no answer, that statement may have ended it.
     pub(crate) fn gone(&self) -> Error {
         if self.0.unanswered.load(Ordering::Relaxed) > 0 {
             return self.unknown(no_answer());
@@ -157,7 +160,7 @@ impl<T: Claim> Claimed<T> {
         self.lost()
     }
 
-    /// The error when the statement that ends the claim was not answered.
+    /// Returns the error for a claim that may have ended, because the statement got no answer.
     pub(super) fn unknown(&self, source: DieselError) -> Error {
         Error::CommitUnknown {
             claim: self.name(),
@@ -170,7 +173,7 @@ impl<T: Claim> Claimed<T> {
     }
 }
 
-/// The answer of a statement on its way.
+/// The answer of a statement that was sent. If it does not arrive, the statement stays counted.
 pub(super) struct Awaited<'j>(&'j AtomicUsize);
 
 impl Awaited<'_> {
@@ -179,13 +182,13 @@ impl Awaited<'_> {
     }
 }
 
-/// The connection counts as lost, and is closed.
+/// Returns the error for a statement without an answer, after which the connection counts as lost.
 pub(super) fn no_answer() -> DieselError {
     let why = "the server did not answer before the claim expired".to_owned();
     DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(why))
 }
 
-/// A clone is the same claim: when one is ended or lost, all are.
+/// A clone refers to the same claim. When it is ended or lost, it is so for all clones.
 impl<T> Clone for Claimed<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
@@ -209,7 +212,7 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// Reads a row of an answer by the places of its columns.
+/// Reads a row of an answer by the positions of its columns.
 macro_rules! columns {
     ($row:ident, $sql_types:ty, $columns:pat => $value:expr) => {
         impl QueryableByName<Pg> for $row {
@@ -224,7 +227,7 @@ macro_rules! columns {
 /// The answer about a transaction that has ended a claim.
 pub(super) struct SettledRow {
     pub(super) nth: usize,
-    /// `None` if the server does not know it.
+    /// The state of the transaction; `None` if the server does not know it.
     pub(super) transaction: Option<String>,
     /// The `locked_by` of the claim that holds the row.
     pub(super) holder: Option<String>,
@@ -239,9 +242,9 @@ columns!(SettledRow, (BigInt, Nullable<Text>, Nullable<Text>), (nth, transaction
 /// The answer about one of many renewals.
 pub(super) struct RenewedRow {
     pub(super) nth: usize,
-    /// How long it lasts, if it was renewed.
+    /// The time that the claim lasts, if it was renewed.
     pub(super) lasts: Option<Duration>,
-    /// Whether it was held by the last commit, if it was not renewed.
+    /// If the claim was not renewed, `true` if it was held at the last commit.
     pub(super) is_held: bool,
 }
 
@@ -251,27 +254,27 @@ columns!(RenewedRow, (BigInt, Nullable<Interval>, Bool), (nth, lasts, is_held) =
     is_held,
 });
 
-/// The number of one of many ends that was held, and not locked.
+/// The number of a claim that was ended, among those of the statement.
 pub(super) struct EndedRow(pub(super) usize);
 
 columns!(EndedRow, BigInt, nth => Self(place(nth)?));
 
-/// The transaction in which a claim was ended.
+/// The id of the transaction in which a claim was ended.
 pub(super) struct Transaction(pub(super) i64);
 
 columns!(Transaction, BigInt, transaction => Self(transaction));
 
-/// The time from a statement's start to the expiry; none if `locked_until` is NULL.
+/// The time from a statement's start to the expiry; zero if `locked_until` is NULL.
 pub(super) struct Lasts(pub(super) Duration);
 
 columns!(Lasts, Nullable<Interval>, lasts => Self(Option::map_or(lasts, Duration::ZERO, duration)));
 
-/// The place of a row among those that were asked for, from 0.
+/// Converts the number of a row, which counts from 1, to an index.
 fn place(nth: i64) -> deserialize::Result<usize> {
     Ok(usize::try_from(nth - 1)?)
 }
 
-/// The difference between two times; zero if it is negative.
+/// Converts an interval; returns zero if it is negative.
 fn duration(interval: PgInterval) -> Duration {
     const DAY: i64 = 24 * 60 * 60 * 1_000_000;
     let days = i64::from(interval.days).saturating_mul(DAY);
@@ -279,23 +282,25 @@ fn duration(interval: PgInterval) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A row of the answer: `locked_by`, the time from the statement's start to the expiry, whether an
-/// earlier claim had expired, its place in the order, and the claimed row.
+/// A claimed row, as the server returns it.
 pub(super) struct Returned<T> {
     locked_by: String,
+    /// The time from the statement's start to the expiry.
     lasts: Duration,
+    /// `true` if an earlier claim had expired.
     has_expired: bool,
+    /// The index in the order of the claims.
     nth: usize,
     row: T,
 }
 
-/// A row of the answer about one row or several. The answer about one lacks the third and the
-/// fourth column.
+/// A row of the answer to a claim. A statement that claims one row does not return `has_expired`
+/// and `nth`.
 pub(super) enum Answered<T, const IS_ONE: bool = false> {
     Claimed(Returned<T>),
-    /// It has no attempt left, and is not claimed.
+    /// The row has no attempt left, and is not claimed.
     Spent(Option<T>),
-    /// It is claimed, but its columns cannot be read as the type.
+    /// The row is claimed, but its columns cannot be read as the type.
     Unreadable(DieselError),
 }
 
@@ -324,15 +329,16 @@ impl<T: Claim, const IS_ONE: bool> QueryableByName<Pg> for Answered<T, IS_ONE> {
     }
 }
 
-/// The claims of an answer, and the rows without an attempt left, if there are any.
+/// The claimed rows of an answer, and the rows that have no attempt left, if there are any.
 pub(super) struct Answer<T> {
     pub(super) claimed: Vec<Claimed<T>>,
     pub(super) spent: Option<Vec<T>>,
 }
 
 impl<T: Claim> Answer<T> {
-    /// A row that cannot be read stays claimed until its claim expires, so that it does not come
-    /// first again at once; it is an error only if nothing else was claimed.
+    /// Sorts the rows of an answer. A row that cannot be read stays claimed until its claim
+    /// expires, so that it is not the first again at once. It is an error only if nothing else was
+    /// claimed.
     pub(super) fn of<const IS_ONE: bool>(
         rows: Vec<Answered<T, IS_ONE>>,
         sent: Sent,
@@ -345,7 +351,7 @@ impl<T: Claim> Answer<T> {
                 Answered::Unreadable(error) => unreadable = Some(error),
             }
         }
-        // An UPDATE returns them in the order in which it finds them.
+        // An `UPDATE` returns rows in any order.
         returned.sort_by_key(|row| row.nth);
         let claimed = returned.into_iter();
         let claimed: Vec<_> = claimed.map(|row| Claimed::new(row, sent)).collect();
@@ -361,15 +367,15 @@ impl<T: Claim> Answer<T> {
     }
 }
 
-/// What a claim has found.
+/// The result of a claim.
 pub(super) struct Found<T: Claim> {
     pub(super) claimed: Vec<Claimed<T>>,
-    /// Whether another claim may find some at once.
+    /// `true` if another claim may find rows at once.
     pub(super) may_be_more: bool,
 }
 
 impl<T: Claim> Found<T> {
-    /// There may be more if these are as many as were asked for.
+    /// Assumes that there may be more rows if `claimed` reaches `limit`.
     pub(super) fn new(claimed: Vec<Claimed<T>>, limit: u32) -> Self {
         let may_be_more = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
         Self {

@@ -1,4 +1,4 @@
-//! The SQL types that the columns of a claim can have, and the SQL that differs between them.
+//! The SQL types that the columns of a claim can have.
 
 use diesel::sql_types::is_nullable::NotNull;
 use diesel::sql_types::{
@@ -12,7 +12,7 @@ use diesel::sql_types::{
     note = "expected `Timestamptz`, or `Timestamp`, which is written and read in UTC"
 )]
 pub trait Time {
-    /// The SQL around a `timestamptz` that turns it into this type.
+    /// The SQL around a `timestamptz` that converts it into this type.
     #[doc(hidden)]
     const AROUND: [&'static str; 2];
     #[doc(hidden)]
@@ -24,7 +24,7 @@ impl Time for Timestamptz {
     const IS_NULLABLE: bool = false;
 }
 
-// Independent of the session's `TimeZone`.
+// Does not depend on the session's `TimeZone`.
 impl Time for Timestamp {
     const AROUND: [&'static str; 2] = ["pg_catalog.timezone('UTC',", ")"];
     const IS_NULLABLE: bool = false;
@@ -51,21 +51,21 @@ pub trait NullableTime: Time {}
 impl NullableTime for Nullable<Timestamptz> {}
 impl NullableTime for Nullable<Timestamp> {}
 
-/// A type that says which claim holds a row: `Nullable<Text>`, for the worker's name, `#` and a
-/// UUID, or `Nullable<Uuid>` for the UUID alone.
+/// A type that identifies the claim that holds a row: `Nullable<Text>` for the worker's name, `#`
+/// and a UUID, or `Nullable<Uuid>` for the UUID alone.
 #[diagnostic::on_unimplemented(
     message = "a claim can't use a column of the type `{Self}` to say who holds the row",
     label = "the type of this column",
     note = "expected `Nullable<Text>` for the worker's name and a UUID, or `Nullable<Uuid>` for the UUID alone"
 )]
 pub trait HolderType {
-    /// Whether it has the worker's name.
+    /// `true` if the value contains the worker's name.
     #[doc(hidden)]
     const IS_NAMED: bool;
-    /// The value of a claim, of which `:holder` is the text.
+    /// The SQL of the value. Its text is `:holder`.
     #[doc(hidden)]
     const VALUE: &'static str;
-    /// The column as a text.
+    /// The SQL of the column as a text.
     #[doc(hidden)]
     const TEXT: &'static str;
 }

@@ -9,18 +9,18 @@ use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
 use diesel::sql_types::Untyped;
 
-/// The conflicts that are still borne under a stricter isolation level. Each conflict means that
-/// another statement succeeded.
+/// The number of conflicts after which a statement is still sent again. They occur under REPEATABLE
+/// READ and SERIALIZABLE, and in each of them another statement has succeeded.
 pub(super) struct Conflicts(usize);
 
 impl Conflicts {
-    /// None inside a transaction, which a conflict aborts.
+    /// Allows none inside a transaction, which a conflict aborts.
     pub(super) fn on<D: Queries>(conn: &mut D) -> Self {
         let is_outside = matches!(depth(conn), Ok(None));
         Self(if is_outside { 99 } else { 0 })
     }
 
-    /// Whether to send the failed statement again.
+    /// Returns `true` if the failed statement should be sent again.
     pub(super) fn retry(&mut self, error: &DieselError) -> bool {
         let is_left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
@@ -45,7 +45,7 @@ where
     }
 }
 
-/// Sends a statement that changes rows; whether there were any.
+/// Sends a statement that changes rows. Returns `true` if it changed any.
 pub(super) async fn change<Q, D>(conn: &mut D, statement: &Q) -> Result<bool, Error>
 where
     D: Queries,

@@ -7,7 +7,7 @@ use super::table::Claim;
 use crate::driver::Queries;
 use diesel::sql_types::{BigInt, Text};
 
-/// How many rows of a table are in which state, by the server's clock.
+/// The number of rows of a table in each state, by the server's clock.
 ///
 /// ```
 /// use advisory_runtime::claim::Counts;
@@ -22,22 +22,23 @@ use diesel::sql_types::{BigInt, Text};
 pub struct Counts {
     /// Rows that can be claimed now.
     pub available: u64,
-    /// Rows that were never claimed, and whose `run_at` is in the future.
+    /// Rows that were never claimed, with a `run_at` in the future.
     pub scheduled: u64,
-    /// Rows that have failed before, and whose `run_at` is in the future.
+    /// Rows with a failed attempt and a `run_at` in the future.
     pub retrying: u64,
-    /// Rows whose claim has not expired.
+    /// Rows with a claim that has not expired.
     pub running: u64,
-    /// Rows whose claim was neither renewed nor finished in time.
+    /// Rows with a claim that has expired.
     pub expired: u64,
-    /// Rows that are done.
+    /// Rows that were completed for good.
     pub completed: u64,
     /// Rows that failed for good.
     pub failed: u64,
 }
 
-/// Counts the rows of a table by their state. It reads the whole table: for a dashboard, not for
-/// each claim.
+/// Counts the rows of a table by their state.
+///
+/// It reads the whole table, so call it for a dashboard, not for each claim.
 ///
 /// # Errors
 ///

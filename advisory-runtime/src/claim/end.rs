@@ -1,5 +1,4 @@
-//! How a claim is ended by hand: completed, failed, to be tried again, released, or deleted with
-//! its row.
+//! The public functions that end a claim: complete, fail, retry, release and delete.
 
 pub(super) mod message;
 pub(super) mod send;
@@ -40,10 +39,10 @@ impl<'j, T: Claim, Kind> EndStatement<'j, T, Kind> {
         }
     }
 
-    /// Sets columns of yours: `row_count.eq(rows)`, a tuple of such, or a struct that is
-    /// `AsChangeset`.
+    /// Sets columns of yours: `row_count.eq(rows)`, a tuple of such assignments, or a struct that
+    /// implements `AsChangeset`.
     ///
-    /// The server refuses a column of the claim's own, such as `locked_by`.
+    /// The server refuses the columns that the end itself sets, such as `locked_by`.
     pub fn set<S>(mut self, changes: S) -> Self
     where
         S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync + 'j>,
@@ -62,7 +61,7 @@ impl<'j, T: Claim, Kind> EndStatement<'j, T, Kind> {
     }
 }
 
-/// Each takes what the function of its name takes, and fails as it does.
+/// Each method has the arguments and errors of the function with its name.
 #[cfg(feature = "diesel-async")]
 impl<'j, T: Claim> EndStatement<'j, T> {
     /// Completes the job, as [`complete`](super::complete) does.
@@ -106,7 +105,7 @@ impl<'j, T: Claim> EndStatement<'j, T> {
     }
 }
 
-/// Begins a statement that sets columns of yours and ends the claim, whichever way.
+/// Begins a statement that sets columns of yours and ends the claim in any way.
 ///
 /// # Examples
 ///
@@ -123,23 +122,23 @@ pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T> {
 
 /// Completes the job: ends the claim, and sets `completed_at` if the table has such a column.
 ///
-/// Call it in the transaction that writes the job's results, and both happen or neither does.
+/// Call it in the transaction that writes the job's results, so that both happen or neither does.
 ///
 /// # Locking
 ///
 /// `UPDATE … SET locked_until = NULL, locked_by = NULL, completed_at = clock_timestamp()`, if the
 /// claim is held and has not expired.
 ///
-/// In a transaction of yours the row stays locked until its end. The statement sets
+/// In a transaction of yours the row stays locked until the transaction ends. The statement sets
 /// `idle_in_transaction_session_timeout` for the rest of the transaction to the ttl, at least 10 s,
-/// unless it is shorter: the server then ends a session whose process has stopped.
+/// unless it is shorter already. If the process stops, the server then ends the session.
 ///
 /// # Errors
 ///
 /// [`Error::Lost`] if the claim has expired or was finished: nothing was changed, and another
-/// worker may have the job. [`Error::CommitUnknown`] outside of a transaction: the connection was
-/// lost, or the server returned an error after which the claim no longer has the row. The job may
-/// be completed. Otherwise [`Error::Database`].
+/// worker may have the job. [`Error::CommitUnknown`], outside of a transaction, if the connection
+/// was lost, or if the claim no longer holds the row after an error of the server: the job may be
+/// completed. Otherwise [`Error::Database`].
 ///
 /// # Cancel safety
 ///
@@ -169,14 +168,14 @@ where
 
 /// Fails the job for good: sets `failed_at`, and `error_message` if the table has such a column.
 ///
-/// To let another worker try it use [`release`]. It does not compile for a table without
+/// To let another worker try the job, call [`release`]. A call does not compile for a table without
 /// `failed_at`.
 ///
 /// # Locking
 ///
-/// As [`complete`], with `failed_at = clock_timestamp(), error_message = $1`. U+0000 in the message
-/// becomes U+FFFD.
-// An async fn, whose future has the types in its own, would report a missing column three times.
+/// The `UPDATE` of [`complete`] with `failed_at = clock_timestamp(), error_message = $1`. U+0000 in
+/// the message becomes U+FFFD.
+// For an `async fn` the compiler would report a missing column three times.
 #[cfg(feature = "diesel-async")]
 pub fn fail<'f, T, C>(conn: &'f mut C, job: &'f Claimed<T>, message: &'f str) -> Boxed<'f>
 where
@@ -188,27 +187,27 @@ where
 
 /// Ends a failed attempt. The row can be claimed again after a pause; rows that are due come first.
 ///
-/// With `after` the pause is this long, otherwise as long as `#[claim(backoff = "10s..10m")]` says:
-/// the first time after the first attempt, twice as long after each further one, up to the second
-/// time, and less a random part of up to a half. The attempt that `#[claim(max_attempts = …)]`
-/// makes the last fails the row for good instead. The message is stored if the table has
-/// `error_message`. It does not compile for a table without `run_at`.
+/// The pause is `after`, or the backoff of `#[claim(backoff = "10s..10m")]`: the first time after
+/// the first attempt, doubled after each further one up to the second time, less a random part of
+/// up to a half. After the last attempt that `#[claim(max_attempts = …)]` allows, the row fails for
+/// good instead. The message is stored if the table has `error_message`. A call does not compile
+/// for a table without `run_at`.
 ///
 /// # Locking
 ///
-/// As [`complete`], with `run_at = clock_timestamp() + pause, error_message = $1`; at the last
-/// attempt `failed_at` instead of `run_at`.
+/// The `UPDATE` of [`complete`] with `run_at = clock_timestamp() + pause, error_message = $1`; at
+/// the last attempt `failed_at` instead of `run_at`.
 ///
 /// # Examples
 ///
 /// ```no_run
 #[doc = example_of_claims!()]
-/// // After the pause that `#[claim(backoff = …)]` says; `Some(time)` says it here.
+/// // `None` is the pause of `#[claim(backoff = …)]`.
 /// claim::retry(conn, job, "the mail server does not answer", None).await?;
 /// # Ok(())
 /// # }
 /// ```
-// As `fail`.
+// Not an `async fn`, like `fail`.
 #[cfg(feature = "diesel-async")]
 pub fn retry<'f, T, C>(
     conn: &'f mut C,
@@ -223,18 +222,18 @@ where
     Box::pin(async move { end_one(conn.pg(), job, End::Retry { after }, message, &[]).await })
 }
 
-/// Deletes the row, if the claim is still held: for tables that do not keep what is done.
+/// Deletes the row, if the claim is still held: for tables that do not keep completed rows.
 ///
-/// With `#[claim(completed_at = "delete")]`, [`complete`] and [`run`](super::run) do so.
+/// With `#[claim(completed_at = "delete")]`, [`complete`] and [`run`](super::run) delete it too.
 ///
 /// # Locking
 ///
-/// `DELETE FROM … WHERE id = $1 AND locked_by = $2 AND locked_until > clock_timestamp()`; in a
-/// transaction as [`complete`].
+/// `DELETE FROM … WHERE id = $1 AND locked_by = $2 AND locked_until > clock_timestamp()`. In a
+/// transaction it sets the timeout of [`complete`].
 ///
 /// # Errors
 ///
-/// As [`complete`], and [`Error::Database`] if another row refers to it.
+/// The errors of [`complete`], and [`Error::Database`] if another row refers to this one.
 #[cfg(feature = "diesel-async")]
 pub async fn delete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where
@@ -244,12 +243,12 @@ where
     end_one(conn.pg(), job, End::Delete, "", &[]).await
 }
 
-/// Releases the claim on an unfinished row: the next worker can claim it. If attempts are counted,
-/// this one is not.
+/// Releases the claim on an unfinished row, so that the next worker can claim it. The attempt does
+/// not count.
 ///
 /// # Locking
 ///
-/// As [`complete`], without `completed_at`.
+/// The `UPDATE` of [`complete`] without `completed_at`.
 #[cfg(feature = "diesel-async")]
 pub async fn release<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where

@@ -4,16 +4,16 @@ use crate::error::{CommonMessage, PoolError, product_error};
 use diesel::result::Error as DieselError;
 use std::fmt;
 
-/// What can go wrong with a claim.
+/// An error of a claim.
 ///
-/// An error type of yours receives it through `From<advisory_runtime::claim::Error>`. It converts
-/// into one of Diesel's, in which [`Error::find`] finds it again.
+/// Your own error type needs `From<advisory_runtime::claim::Error>`. This error also converts into
+/// one of Diesel's, in which [`Error::find`] finds it again.
 ///
 /// # Examples
 ///
 /// ```
 #[doc = example_of_jobs!()]
-/// /// What a worker does after an error.
+/// /// Returns `true` if the program should exit.
 /// fn is_fatal(error: &Error) -> bool {
 ///     !matches!(error, Error::Lost { .. } | Error::Pool(_))
 /// }
@@ -22,8 +22,8 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Error {
     /// The claim was lost: it had expired, was taken over, or was already finished. Nothing was
-    /// changed, and another worker may have the row. Work under it was dropped, unless it blocked
-    /// its thread.
+    /// changed, and another worker may have the row. The body was dropped, unless it blocked its
+    /// thread.
     #[non_exhaustive]
     Lost {
         /// The table, and the value of `locked_by`.
@@ -31,17 +31,17 @@ pub enum Error {
         /// Why the last renewal failed, if it did.
         source: Option<DieselError>,
     },
-    /// The job may be completed or not. The statement that ends the claim got no answer; or it got
-    /// an error that is possible after a commit, such as 57014 of a cancel request, and the claim
-    /// no longer has the row. Look for the job's effect before you run it again.
+    /// The job may be completed or not. The statement that ends the claim got no answer, or it got
+    /// an error that is possible after a commit, such as 57014 after a cancel request, and the
+    /// claim no longer holds the row. Look for the job's effect before you run it again.
     #[non_exhaustive]
     CommitUnknown {
         /// The table, and the value of `locked_by`.
         claim: String,
-        /// How the connection ended, or what the server has answered.
+        /// The error of the connection or of the server.
         source: DieselError,
     },
-    /// A transaction is open, whose rollback would undo the renewal. No SQL was sent.
+    /// A transaction is open, and its rollback would undo the renewal. No SQL was sent.
     #[non_exhaustive]
     InTransaction {
         /// The table, and the value of `locked_by`.
@@ -54,9 +54,9 @@ pub enum Error {
         /// The table, and the value of `locked_by`.
         claim: String,
     },
-    /// The rows have a limit by key, and the open transaction is REPEATABLE READ or SERIALIZABLE:
-    /// its snapshot does not show which rows are running now. Nothing was claimed. Claim outside of
-    /// the transaction, or in one that is READ COMMITTED.
+    /// The rows have a limit for each value of `per`, and the open transaction is REPEATABLE READ
+    /// or SERIALIZABLE: its snapshot does not show which rows are running now. Nothing was claimed.
+    /// Claim outside of the transaction, or in one that is READ COMMITTED.
     #[non_exhaustive]
     StaleSnapshot {
         /// The table.
@@ -64,12 +64,13 @@ pub enum Error {
     },
     /// The pool could not provide a connection, or the server did not answer in time.
     Pool(PoolError),
-    /// Any other error of the database, or of a statement in work that returns this error.
+    /// Any other error of the database, or of a statement in a body that returns this error.
     Database(DieselError),
 }
 
 impl Error {
-    /// The database's error behind this one, if there is one: its kind, message and constraint.
+    /// Returns the database's error that caused this one, if there is one, with its kind, message
+    /// and constraint.
     #[must_use]
     pub const fn database(&self) -> Option<&DieselError> {
         match self {

@@ -3,23 +3,24 @@
 use super::sql;
 use super::table::Claim;
 
-/// The longest name that PostgreSQL keeps, in bytes.
+/// The length to which PostgreSQL cuts names, in bytes.
 const LONGEST_NAME: usize = 63;
 
-/// The SQL of the partial index that [`next`](super::next) needs: the order, over pending rows.
-/// Print it into a migration.
+/// Returns the SQL of the partial index that [`next`](super::next) needs: pending rows in the order
+/// of the claims. Print it into a migration.
 ///
-/// With `#[claim(per = …)]` there are two more: the order of each value, and the claimed rows of
-/// each value, which each claim and each end change. Empty if the primary key is enough: without an
-/// order, terminal columns and `per`. For a large table in use, write `CREATE INDEX CONCURRENTLY`
-/// in a migration that runs outside of a transaction; if that fails, drop the invalid index that it
-/// leaves. The indexes leave out `locked_until`, so without `per` a claim changes no index, and a
-/// renewal never does.
+/// With `#[claim(per = …)]` there are two more indexes: the order of each value, and the claimed
+/// rows of each value, which each claim and each end change. Without an order, terminal columns and
+/// `per`, there are none, because the primary key is enough. No index contains `locked_until`, so
+/// without `per` a claim changes no index, and a renewal never does.
+///
+/// For a large table in use, write `CREATE INDEX CONCURRENTLY` in a migration that runs outside of
+/// a transaction. If that fails, drop the invalid index that it leaves.
 ///
 /// The name ends in a hash of the definition: the table, the order and the terminal columns. Types
-/// that agree in these share an index. With another definition the statement creates another index,
-/// and the one of the earlier definition stays: every insert into the table still updates
-/// it. Drop it when no running program claims by that order.
+/// with one definition share an index. If the definition changes, the statement creates another
+/// index, and every insert still updates the earlier one. Drop the earlier one when no running
+/// program claims by its order.
 ///
 /// # Examples
 ///
@@ -49,13 +50,14 @@ pub fn indexes<T: Claim>() -> Vec<String> {
     indexes.collect()
 }
 
-/// The statement that creates an index on a table, whose name is quoted.
+/// Returns the statement that creates an index. `table` is quoted.
 pub(super) fn create(table: &str, name: &str, definition: &str) -> String {
     let name = sql::quoted(name);
     format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
 }
 
-/// `IF NOT EXISTS` compares names only, so the name must follow from the definition.
+/// Returns the name of an index. It depends on the definition, because `IF NOT EXISTS` compares
+/// only names.
 pub(super) fn name(table: &str, definition: &str) -> String {
     let hash = advisory_pattern::sha256(&format!("{} {definition}", sql::quoted(table)));
     let suffix = format!(
@@ -69,7 +71,7 @@ pub(super) fn name(table: &str, definition: &str) -> String {
     format!("{}{suffix}", &table[..end])
 }
 
-/// The table's name without its schema.
+/// Returns the table's name without its schema.
 pub(super) fn table_name<T: Claim>() -> String {
     let quoted = sql::table::<T>();
     let name = quoted.rsplit("\".\"").next().unwrap_or(&quoted);

@@ -1,5 +1,5 @@
-//! Claims rows of values that each have a limit: locks the values, then counts and claims, in one
-//! transaction.
+//! Claims rows with a limit for each value of a column: locks the values, then counts and claims,
+//! in one transaction.
 
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed, Found};
@@ -18,14 +18,14 @@ use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool, Text};
 use std::time::Duration;
 
-/// The values that a first retry locks in addition: the rows of the first ones may be locked by
-/// somebody.
+/// The number of values that the first retry locks in addition, because the rows of the first
+/// values may be locked.
 const MORE: u32 = 16;
-/// The values that any retry locks in addition at the most.
+/// The most values that a retry locks in addition.
 const MOST: u32 = 256;
-/// How many times as far a reservation reaches after one that has locked nothing.
+/// The factor by which a reservation reaches farther after one that has locked nothing.
 const FARTHER: u32 = 8;
-/// How often a claim pauses while other sessions claim rows of all values that have room. Each of
+/// The most pauses of a claim while other sessions have locked all values that have room. Each of
 /// them holds its locks for a statement or two.
 const PAUSES: u32 = 8;
 
@@ -36,20 +36,21 @@ struct Reserved {
     /// The locked values, as an array in SQL.
     #[diesel(sql_type = Text)]
     locked: String,
-    /// Whether other sessions have locked every value that has room.
+    /// `true` if other sessions have locked every value that has room.
     #[diesel(sql_type = Bool)]
     is_busy: bool,
-    /// Whether there are rows that it has not reached.
+    /// `true` if there are rows that the reservation has not reached.
     #[diesel(sql_type = Bool)]
     has_more: bool,
-    /// How long it waited for the lock, in microseconds.
+    /// The time that it waited for the lock, in microseconds.
     #[diesel(sql_type = BigInt)]
     waited: i64,
-    /// Whether the snapshot of the open transaction is too old.
+    /// `true` if the snapshot of the open transaction may be too old.
     #[diesel(sql_type = Bool)]
     is_stale: bool,
 }
 
+/// An empty array in SQL.
 const NONE: &str = "{}";
 
 pub(super) async fn take<T: Claim, D: Queries>(
@@ -66,7 +67,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
     while reach < limit {
         reach = reach.saturating_mul(FARTHER);
     }
-    // A statement that is prepared each time arrives too late.
+    // If the reservation must be prepared first, the claim overtakes it.
     let mut is_pipelined = claim.is_safe_to_cache_prepared(&Pg).unwrap_or(false);
     loop {
         let width = limit.saturating_add(more);
@@ -90,16 +91,15 @@ pub(super) async fn take<T: Claim, D: Queries>(
             pauses += 1;
             D::pause(backoff.pause()).await;
         } else if is_pipelined {
-            // The claim may have arrived before the reservation, if the connection had to prepare
-            // it.
+            // If the connection had to prepare the reservation, the claim may have overtaken it.
             is_pipelined = false;
         } else if let Some(spent) = &spent {
             fail_spent(conn, worker, spent, wanted).await?;
         } else {
-            // Another session has claimed the last row in between, or has locked the rows. Others
-            // may be behind them.
+            // Another session has claimed the last row meanwhile, or has locked the rows. More may
+            // follow them.
             passed_over = together(&passed_over, &reserved.locked);
-            // Each value is a lock, and the server's table of locks has room for some thousands.
+            // Each value takes a lock, and the server's lock table has room for some thousands.
             more = more.saturating_mul(4).clamp(MORE, MOST);
         }
     }
@@ -124,7 +124,7 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
     Ok(answer.claimed)
 }
 
-/// Sends both statements, outside of a transaction with one around them.
+/// Sends both statements, in a new transaction unless one is open.
 async fn reserve_and_take<T, K, W, D>(
     conn: &mut D,
     reserve: &Statement<'_, T, K>,
@@ -158,7 +158,7 @@ where
                 let reserved = reserved.into_iter().next();
                 let reserved = reserved.ok_or(Error::Database(DieselError::NotFound))?;
                 if !reserved.is_stale {
-                    // The claim's own statement began when the reservation had its locks.
+                    // The claim's statement began after the wait.
                     let waited = Duration::from_micros(reserved.waited.try_into().unwrap_or(0));
                     return Ok((reserved, Answer::of(rows, sent.after_wait(waited))?));
                 }
@@ -166,7 +166,7 @@ where
                     let claim = super::index::table_name::<T>();
                     return Err(Error::StaleSnapshot { claim });
                 }
-                // It arrived after its transaction.
+                // The claim arrived after the end of its transaction.
                 is_pipelined = false;
             }
             Err(error) if conflicts.retry(&error) => {}
@@ -203,7 +203,7 @@ where
     answered
 }
 
-/// Two arrays as one.
+/// Concatenates two arrays.
 fn together(one: &str, other: &str) -> String {
     match (one, other) {
         (NONE, array) | (array, NONE) => array.to_owned(),
@@ -215,8 +215,8 @@ fn together(one: &str, other: &str) -> String {
     }
 }
 
-/// A connection on which a transaction of these statements may be open. If it is dropped meanwhile,
-/// the connection is closed.
+/// A connection, which is closed when this is dropped while the transaction of these statements may
+/// be open.
 struct Open<'c, D: Driver>(&'c mut D, bool);
 
 impl<D: Driver> Drop for Open<'_, D> {

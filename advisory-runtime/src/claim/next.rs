@@ -1,4 +1,4 @@
-//! `claim::next`: which rows to claim, and what to set as they are claimed.
+//! The query of `claim::next`: the rows to claim, and the columns to set.
 
 use super::sql::{Fragment, Wanted};
 use super::table::{Claim, KeyValue};
@@ -53,7 +53,7 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
         }
     }
 
-    /// Claims only rows of which a condition is true, such as `jobs::kind.eq("mail")`. Further
+    /// Claims only rows for which a condition is true, such as `jobs::kind.eq("mail")`. Further
     /// conditions are added by `AND`.
     ///
     /// The rows are read in the order of the claims until one fits. If few fit, create an index of
@@ -66,7 +66,7 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
     /// Sets columns of yours in the same statement, such as `jobs::status.eq("running")`: what
     /// Diesel's `set` takes. The returned row has the new values.
     ///
-    /// The server refuses a column of the claim's own, such as `locked_by`.
+    /// The server refuses the columns that the claim itself sets, such as `locked_by`.
     pub fn set<S>(mut self, changes: S) -> Self
     where
         S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync + 'w>,
@@ -140,10 +140,9 @@ impl<T: Claim> Next<'_, T> {
     ///
     /// All claims expire at once, so choose a `limit` that is done well within the ttl, or
     /// [`renew`](super::renew) them. Each has its own `locked_by`, and at most one of them is a row
-    /// whose earlier claim has expired. A row that cannot be read as a `T` is left out, and stays
-    /// claimed until its claim expires; if it is the only one, it is the error. With
-    /// `#[claim(per = …)]` each limit is a statement of its own that is prepared once per
-    /// connection: use few of them.
+    /// with an expired claim. A row that cannot be read as a `T` is left out, and stays claimed
+    /// until its claim expires; if it is the only one, it is the error. With `#[claim(per = …)]`
+    /// each limit is a separate statement that every connection prepares, so use few of them.
     ///
     /// # Cancel safety
     ///
@@ -159,9 +158,9 @@ impl<T: Claim> Next<'_, T> {
 
 /// Claims the first row that is available or expired, in the order of `#[claim(order = …)]`.
 ///
-/// `worker` says who claims, for people who read the table; several workers can share a name.
-/// U+0000, which PostgreSQL's texts cannot contain, becomes U+FFFD. [`Next::first`] claims one row
-/// and [`Next::load`] several; [`Next::filter`], [`Next::set`] and [`Next::key`] come before them.
+/// `worker` is a name for people who read the table; several workers can share it. U+0000, which
+/// PostgreSQL's texts cannot contain, becomes U+FFFD. [`Next::first`] claims one row and
+/// [`Next::load`] several; [`Next::filter`], [`Next::set`] and [`Next::key`] come before them.
 ///
 /// # Locking
 ///
@@ -180,10 +179,10 @@ impl<T: Claim> Next<'_, T> {
 /// takes effect then. If the transaction is rolled back, so is the claim: drop the value.
 ///
 /// With `#[claim(per = …, limit = …)]` it is a transaction of two statements, sent at once: the
-/// first locks the value of the first row that can be claimed by `pg_try_advisory_xact_lock` and a
+/// first locks the value of the first row that can be claimed, by `pg_try_advisory_xact_lock` of a
 /// hash of the value, and the second counts and claims. If other sessions have locked all values
-/// that have room, it tries again for up to 255 ms. The locks last until the commit, in a
-/// transaction of yours until its end.
+/// that have room, it tries again for up to 255 ms. In a transaction of yours the locks last until
+/// the transaction ends.
 ///
 /// # Examples
 ///

@@ -1,15 +1,16 @@
-//! The features `tracing` and `metrics`, which observe a claim as the program does.
+//! Reports the events of claims to `tracing` and `metrics`.
 
+use super::mutex::locked;
 use super::table::Claim;
 use super::{BodyOutcome, Claimed, Error, Event};
 use crate::observe::{Outcome, Telemetry};
 use crate::rows::Observer;
 use std::fmt::{self, Display};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The observer of the enabled features, which passes each event on to the program's. `claim` is
-/// the claim's name in a log.
+/// Returns an observer for the enabled features that passes each event on to `next`. `claim` is the
+/// claim's name in logs.
 pub(super) fn observers<T: Claim>(
     claim: String,
     next: Option<Observer<Claimed<T>, Error>>,
@@ -38,7 +39,7 @@ fn record<T: Claim>(table: &'static str, claim: &str, event: &Event<'_, T>) {
         Event::Finished { row, outcome, .. } => {
             let telemetry = row.telemetry().take();
             match (telemetry, outcome) {
-                // Its drop says so.
+                // `Telemetry` reports it when dropped.
                 (None, _) | (_, BodyOutcome::Dropped) => {}
                 (Some(mut telemetry), BodyOutcome::Done) => {
                     telemetry.record_end(Ok::<_, &BodyOutcome<'_, Error>>(Outcome::Done));
@@ -105,10 +106,10 @@ impl crate::observe::Observed for BodyOutcome<'_, Error> {
     }
 }
 
-/// The table as a label that lives as long as the process; each is made once.
+/// Returns the table's name as a label, which is leaked once per table.
 fn label(table: &str) -> &'static str {
     static LABELS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
-    let mut labels = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut labels = locked(&LABELS);
     if let Some(label) = labels.iter().find(|label| **label == table) {
         return label;
     }

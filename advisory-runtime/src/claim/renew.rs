@@ -1,4 +1,4 @@
-//! Renews claims, and asks how a transaction has ended in which a claim was ended.
+//! Renews claims, and looks up the outcome of transactions that have ended claims.
 
 use super::Error;
 use super::claimed::{Claimed, Lasts, RenewedRow, SettledRow};
@@ -9,9 +9,9 @@ use crate::driver::Queries;
 use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
 
 /// Renews the claim: it lasts for its whole ttl from now, or for less if a trigger or the column's
-/// precision has shortened it.
+/// precision shortens it.
 ///
-/// [`renew_while`](super::renew_while) and [`run`](super::run) do so in the background.
+/// [`renew_while`](super::renew_while) and [`run`](super::run) renew it in the background.
 ///
 /// # Locking
 ///
@@ -21,14 +21,14 @@ use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
 ///
 /// # Errors
 ///
-/// [`Error::InTransaction`] inside a transaction of Diesel's, which could undo it, and
-/// [`Error::BrokenConnection`]: nothing was sent. [`Error::Lost`] if the claim has expired or was
-/// finished. [`Error::Database`]: the claim may have been renewed.
+/// [`Error::InTransaction`] inside one of Diesel's transactions, because a rollback would undo the
+/// renewal, and [`Error::BrokenConnection`]: nothing was sent. [`Error::Lost`] if the claim has
+/// expired or was finished. After [`Error::Database`], the claim may have been renewed.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the claim is renewed or not, and [`Claimed::deadline`] is the earlier of the two,
-/// unless a trigger has shortened it.
+/// Cancel safe: the claim may be renewed, and [`Claimed::deadline`] stays as it was. The claim then
+/// expires later, unless a trigger has shortened it.
 ///
 /// # Examples
 ///
@@ -63,7 +63,7 @@ pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
     Ok(())
 }
 
-/// Whether the claim is still held, and for how long.
+/// Renews the claim if it is held. Returns the time that it lasts.
 pub(crate) async fn renew_on<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
@@ -85,8 +85,8 @@ fn require_renewable<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> Re
     })
 }
 
-/// Renews claims by one statement, without waiting for a locked row. One answer for each, in their
-/// order.
+/// Renews claims by one statement, without waiting for a locked row. Returns one answer for each,
+/// in their order.
 pub(crate) async fn renew_all<T: Claim, D: Queries>(
     conn: &mut D,
     jobs: &[&Claimed<T>],
@@ -109,8 +109,8 @@ pub(crate) async fn renew_all<T: Claim, D: Queries>(
     Ok(renewed)
 }
 
-/// How the transactions have ended in which these claims were ended, without waiting for them. One
-/// answer for each, in their order.
+/// Looks up the outcome of the transactions in which these claims were ended, without waiting for
+/// them. Returns one answer for each, in their order.
 pub(crate) async fn settled<T: Claim, D: Queries>(
     conn: &mut D,
     jobs: &[&Claimed<T>],
@@ -136,11 +136,11 @@ impl SettledRow {
         match self.transaction.as_deref() {
             Some("in progress") => Settled::Open,
             Some("own") if !is_ours => Settled::Committed,
-            // A savepoint can have been rolled back in it, and then another worker can have claimed
-            // the row.
+            // A rollback to a savepoint may have undone the end, and another worker may have
+            // claimed the row since.
             Some("committed") if !is_ours && !is_taken_since => Settled::Committed,
-            // It was rolled back, as a whole or to a savepoint. If the server does not know it, the
-            // row says who holds it.
+            // The transaction was rolled back, as a whole or to a savepoint. If the server does not
+            // know it, the row decides.
             _ => Settled::RolledBack,
         }
     }

@@ -1,4 +1,4 @@
-//! Claimed rows as the keeper renews and ends them.
+//! Has the keeper renew and end claimed rows.
 
 use super::Error;
 use super::claimed::{Claimed, no_answer};
@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a claim ends, and the message of a failure.
+/// The end of a claim, and the message of a failure.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimEnd {
     pub(super) end: End,
@@ -36,7 +36,7 @@ impl ClaimEnd {
     }
 }
 
-/// Has the keeper renew claims, whose statements go to the connections of this pool.
+/// Has the keeper renew claims, on connections of this pool.
 pub(super) fn keep_all<T: Claim, R: Reach>(
     pool: usize,
     reach: impl FnOnce() -> R,
@@ -76,8 +76,8 @@ pub(super) async fn watch<T: Claim, R>(
     }
 }
 
-/// Releases the job in the background when its future is dropped, but not when its body panics. `A`
-/// is dropped once it is released.
+/// Releases the job in the background when dropped, unless the thread is panicking. `A` is dropped
+/// once the job is released.
 pub(super) struct ReleaseOnDrop<T: Claim, R: Reach, A: Send + 'static>(Option<(KeptJob<T, R>, A)>);
 
 impl<T: Claim, R: Reach, A: Send + 'static> ReleaseOnDrop<T, R, A> {
@@ -85,7 +85,7 @@ impl<T: Claim, R: Reach, A: Send + 'static> ReleaseOnDrop<T, R, A> {
         Self(Some((kept, alive)))
     }
 
-    /// Leaves the end to the caller.
+    /// Leaves it to the caller to end the claim.
     pub(super) const fn take(&mut self) -> Option<(KeptJob<T, R>, A)> {
         self.0.take()
     }
@@ -101,7 +101,7 @@ impl<T: Claim, R: Reach, A: Send + 'static> Drop for ReleaseOnDrop<T, R, A> {
     }
 }
 
-/// The result of ending a claim.
+/// Converts the keeper's result of an end into the caller's.
 pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> Result<(), Error> {
     match ended {
         Ok(Ended::Done) => Ok(()),
@@ -111,8 +111,8 @@ pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> 
     }
 }
 
-/// Ends a claim as its body has returned. The body's own error counts, whether or not the claim
-/// could be ended.
+/// Ends a claim after its body has returned `result`. An error of the body takes precedence over
+/// one of the end.
 pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Display>(
     kept: KeptJob<T, R>,
     job: &Claimed<T>,
@@ -126,7 +126,7 @@ pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Disp
     result
 }
 
-/// The rows of one type that one pool reaches.
+/// The claimed rows of one type on one pool.
 pub(crate) struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
 
 impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
@@ -221,8 +221,7 @@ impl<T: Claim> Step for Settle<T> {
         settled(conn, &jobs).await
     }
 
-    /// A transaction that is open says nothing, and the pool's connection may be the one that has
-    /// it open.
+    /// An open transaction is not an answer: the pool's connection may be the one that has it open.
     fn doubted(answers: Vec<Settled>) -> Option<Vec<Settled>> {
         (!answers.contains(&Settled::Open)).then_some(answers)
     }
@@ -279,7 +278,7 @@ impl<T: Claim> Step for EndAllStep<T> {
         end_all(conn, &ends).await
     }
 
-    /// What it has not ended is ended alone.
+    /// Claims that were not ended here are ended one by one.
     fn doubted(are_ended: Vec<bool>) -> Option<Vec<bool>> {
         are_ended.contains(&true).then_some(are_ended)
     }

@@ -1,5 +1,5 @@
-//! Runs a body under a claim, which is renewed meanwhile and ends with the body. The body is
-//! dropped before the claim expires.
+//! Runs a body under a claim, renews the claim meanwhile, and drops the body before the claim
+//! expires.
 
 use super::Error;
 use super::claimed::Claimed;
@@ -12,41 +12,44 @@ use std::fmt::Display;
 /// Runs a body under a claim: renews it in the background, completes the job on `Ok`, and on `Err`
 /// ends it as `on_err` says.
 ///
-/// A job that the body has completed, failed or released, such as in the transaction that writes
-/// the results, is left as it is. The transaction must be over when the body returns; if it was
-/// rolled back, the job ends then.
+/// A job that the body itself has completed, failed or released, such as in the transaction that
+/// writes the results, stays as it is. That transaction must have ended when the body returns. If
+/// it was rolled back, this function ends the job.
 ///
 /// The body is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is
 /// refused. A body that blocks its thread cannot be dropped, nor can a task that it has spawned.
 ///
 /// # Locking
 ///
-/// The `UPDATE` of [`renew`](super::renew) every `#[claim(renew = …)]`, one for all rows that are
-/// due, on a connection of the pool. It passes over a row that an open transaction has locked,
-/// which is tried again until the claim expires. If the pool is exhausted or its connections do not
-/// answer, the renewals of all rows of this pool and table share one connection outside the pool,
-/// and the ends another one. At the end [`complete`](super::complete), [`fail`](super::fail) or
-/// [`release`](super::release) on a connection of the pool, tried again until the claim's deadline
-/// if the connection is lost or there is none, and for ten seconds if the server refuses it for a
-/// reason that may pass, such as a `lock_timeout`. After a panic the claim expires, so a job that
-/// always panics is tried once per ttl.
+/// The `UPDATE` of [`renew`](super::renew) every `#[claim(renew = …)]`, on a connection of the
+/// pool. One statement renews all rows that are due. It passes over a row that an open transaction
+/// has locked, and tries it again until the claim expires.
+///
+/// At the end the statement of [`complete`](super::complete), [`fail`](super::fail) or
+/// [`release`](super::release), on a connection of the pool. If there is no connection or it is
+/// lost, the end is tried again until the claim's deadline. If the server refuses it for a reason
+/// that may be temporary, such as a `lock_timeout`, the end is tried again for ten seconds.
+///
+/// If the pool is exhausted or its connections do not answer, the renewals of all rows of this pool
+/// and table share one connection outside the pool, and the ends another one. After a panic the
+/// claim expires, so a job that always panics is tried once per ttl.
 ///
 /// # Errors
 ///
-/// The body's own error, even if the job could not be failed or released: then the claim expires.
-/// Otherwise [`Error::Lost`] if the claim was lost and another worker may do the job: the body was
-/// dropped, or returned too late. [`Error::CommitUnknown`] if the connection was lost, or did not
-/// answer in time, while the job was being completed, also where the body has tried that itself.
-/// [`Error::Pool`], [`Error::Database`].
+/// The body's own error, even if the job could not be failed or released; the claim then expires.
+/// [`Error::Lost`] if the claim was lost and another worker may run the job: the body was dropped,
+/// or returned too late. [`Error::CommitUnknown`] if the connection was lost or did not answer in
+/// time while the job was being completed, by the body or after it. [`Error::Pool`] and
+/// [`Error::Database`].
 ///
 /// # Panics
 ///
-/// Outside a tokio runtime whose timer is enabled.
+/// Panics if called outside of a tokio runtime with an enabled timer.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the body is dropped, and the job is released in the background. After the body has
-/// returned, the job is ended in the background as it would have been.
+/// Cancel safe: the body is dropped, and the job is released in the background. If the body has
+/// returned already, its result decides how the job is ended in the background.
 ///
 /// # Examples
 ///
@@ -75,7 +78,6 @@ where
     P: Pool + Clone + Send + 'static,
     E: From<Error> + Display,
 {
-    // It is renewed until the job has ended.
     let kept = keep(pool.identity(), || Pooled::new(pool.clone()), job);
     let mut kept = ReleaseOnDrop::new(kept.map_err(Error::Pool)?, ());
     let result = watch(job, body).await;
@@ -85,7 +87,7 @@ where
     end_as_returned(kept, job, on_err, result?).await
 }
 
-/// Runs a body under a claim as [`run`] does, but leaves it to the body or the caller to finish the
+/// Runs a body under a claim like [`run`], but leaves it to the body or the caller to finish the
 /// job.
 ///
 /// After the job is finished through `job`, the body runs to its end, unless the transaction that
@@ -93,21 +95,21 @@ where
 ///
 /// # Locking
 ///
-/// The renewals of [`run`]. If the job was finished inside a transaction, `SELECT … FOR SHARE` on
-/// its row instead, which waits for the end of the transaction, and `pg_xact_status`, which tells
-/// whether it was committed.
+/// The renewals of [`run`]. After the job is finished inside a transaction, they are replaced by a
+/// `SELECT` of `pg_xact_status`, which reads without waiting whether the transaction was committed.
 ///
 /// # Errors
 ///
 /// [`Error::Lost`] if the claim was lost: the body was dropped, or blocked its thread until the
-/// claim had expired. The same if the job was finished below a savepoint, in a transaction that
-/// lasted longer than the claim, and another worker has claimed the row since.
-/// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the
-/// job, or if such a statement got no answer before. What the body returns is inside the `Ok`.
+/// claim had expired. Also [`Error::Lost`] if the job was finished below a savepoint in a
+/// transaction that lasted longer than the claim, and another worker has claimed the row since.
+/// [`Error::CommitUnknown`] if the body was dropped while it waited for the statement that finishes
+/// the job, or if an earlier such statement got no answer. A value or error that the body returns
+/// is inside the `Ok`.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the body is dropped, and the claim is yours to finish, or expires.
+/// Cancel safe: the body is dropped, and you can still finish the claim, which otherwise expires.
 ///
 /// # Examples
 ///

@@ -1,14 +1,14 @@
-//! The migration of a table whose rows are claimed.
+//! The migration that makes a table a queue.
 
 use super::index::{create, name};
 use super::sql::{quoted, schema};
 
-/// The SQL that makes a queue of a table: columns, indexes, and the triggers that wake up a
+/// The SQL that makes a table a queue: columns, indexes, and the triggers that wake up a
 /// [`Worker`](super::Worker).
 ///
 /// `cargo advisory migration claim --table mail` prints it. It fits `#[claim(run_at, attempts)]` on
-/// a table whose key is `id`; edit what it prints for columns of other names or types. What exists
-/// already is left as it is.
+/// a table with the key `id`. Edit the output for columns with other names or types. Columns and
+/// indexes that exist stay as they are.
 ///
 /// ```
 /// use advisory_runtime::claim::Schema;
@@ -18,7 +18,7 @@ use super::sql::{quoted, schema};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Schema {
-    /// The schema's name.
+    /// The table's schema.
     namespace: Option<String>,
     table: String,
     per: Option<String>,
@@ -26,8 +26,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Of this table: `mail`, or `shop.mail`. Names are written as they are, capital letters
-    /// included, as Diesel does.
+    /// Creates the schema of a table: `mail`, or `shop.mail`. Like Diesel, it quotes names, so
+    /// capital letters count.
     #[must_use]
     pub fn of(table: &str) -> Self {
         let (namespace, table) = match table.split_once('.') {
@@ -42,15 +42,16 @@ impl Schema {
         }
     }
 
-    /// For `#[claim(per = "…", limit = …)]`: indexes by this column, which the table must have.
+    /// Adds the indexes for `#[claim(per = "…", limit = …)]`. The table must have the column.
     #[must_use]
     pub fn per(mut self, column: &str) -> Self {
         self.per = Some(column.to_owned());
         self
     }
 
-    /// For `#[claim(order = "…")]`: the columns, each with `true` if it is descending. By default
-    /// `run_at` and `id`, the order of `#[claim(run_at)]` on a table whose key is `id`.
+    /// Sets the order of `#[claim(order = "…")]`: the columns, each with `true` if it is
+    /// descending. The default is `run_at` and `id`, the order of `#[claim(run_at)]` on a table
+    /// with the key `id`.
     #[must_use]
     pub fn order<'c>(mut self, columns: impl IntoIterator<Item = (&'c str, bool)>) -> Self {
         let order = columns.into_iter().map(|(column, is_descending)| {
@@ -61,11 +62,11 @@ impl Schema {
         self
     }
 
-    /// Adds columns, indexes and triggers. For a large table in use, write
+    /// Returns the SQL that adds the columns, indexes and triggers. For a large table in use, write
     /// `CREATE INDEX CONCURRENTLY` in a migration that runs outside of a transaction.
     #[must_use]
     pub fn up(&self) -> String {
-        let table = self.quoted();
+        let table = self.qualified(&self.table);
         let indexes = self.indexes().into_iter();
         let indexes: String = indexes
             .map(|(name, definition)| create(&table, &name, &definition) + "\n")
@@ -74,11 +75,11 @@ impl Schema {
         format!("{}{indexes}{triggers}", schema::add_columns(&table))
     }
 
-    /// Drops them, and with the columns what they contain. The function that notifies stays,
-    /// because other tables may use it.
+    /// Returns the SQL that drops the columns, with their contents, the indexes and the triggers.
+    /// The function that notifies stays, because other tables may use it.
     #[must_use]
     pub fn down(&self) -> String {
-        let table = self.quoted();
+        let table = self.qualified(&self.table);
         let indexes = self.indexes().into_iter();
         let indexes: Vec<_> = indexes
             .map(|(name, _)| format!("DROP INDEX IF EXISTS {};\n", self.qualified(&name)))
@@ -91,15 +92,11 @@ impl Schema {
         )
     }
 
-    /// The names and definitions of the indexes.
+    /// Returns the names and definitions of the indexes.
     fn indexes(&self) -> Vec<(String, String)> {
         let indexes = schema::indexes(&self.order, self.per.as_deref());
         let named = |definition: String| (name(&self.table, &definition), definition);
         indexes.into_iter().map(named).collect()
-    }
-
-    fn quoted(&self) -> String {
-        self.qualified(&self.table)
     }
 
     fn qualified(&self, name: &str) -> String {

@@ -1,5 +1,5 @@
-//! Ends rows that have no attempt left, many at a time, so that they do not stay in front of the
-//! others.
+//! Ends rows that have no attempt left, many at a time, so that they do not stay first in the
+//! order.
 
 use super::Error;
 use super::conflicts::change;
@@ -8,15 +8,15 @@ use super::sql::{ManyKeys, SpentWay, Wanted};
 use super::table::Claim;
 use crate::driver::{Queries, depth};
 
-/// How many rows of the order one statement reads.
+/// The number of rows that one statement reads.
 const MANY: u32 = 1_000;
 
-/// Fails these rows, and others among the first ones; whether there were any that nobody else had
-/// locked.
+/// Fails these rows, and others among the first ones that have no attempt left. Returns `true` if
+/// any was changed: another session may have locked them.
 ///
-/// If a row refuses that, such as a column that is too short for the text, it is tried without the
-/// text, then for one row alone. A row that cannot fail at all is claimed, so that the queue goes
-/// on.
+/// If a row refuses its end, for example because the text does not fit its column, the statement is
+/// sent without the text, and then for one row alone. A row that cannot fail at all is claimed, so
+/// that it does not block the queue.
 pub(super) async fn fail_spent<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,

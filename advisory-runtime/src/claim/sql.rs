@@ -6,12 +6,12 @@
 //! computes its expressions before it waits for the row, and a long wait would use up the claim.
 //! The select that locks has the conditions too, so a statement that loses writes nothing. Rows are
 //! then found by key, not by `ctid`, which changes when a row is updated meanwhile. An end tries
-//! without that select first, in `end_at_once.sql` or `end_all_at_once.sql`, which refuse to have
-//! waited.
+//! without that select first, in `end_at_once.sql` or `end_all_at_once.sql`, which fail if they had
+//! to wait.
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
-//! The commit waits for the disk: a claim lost in a crash would be held twice, and a job whose end
-//! is lost would be done twice.
+//! The commit waits for the disk. Otherwise a crash could lose a claim, and a second worker would
+//! hold the row too, or lose an end, and the job would run twice.
 
 mod end_columns;
 mod fragments;
@@ -39,19 +39,19 @@ pub(super) use statement::{Ending, Fixed, Id, Statement};
 use std::borrow::Cow;
 pub(super) use text_cache::SpentWay;
 
-/// A key, a condition or columns to set, of the caller's.
+/// A condition or columns to set, from the caller.
 pub(crate) type Fragment<'a> = Box<dyn QueryFragment<Pg> + Send + Sync + 'a>;
 
-/// What a caller wants of the rows to claim besides their order, and the columns to set.
+/// The caller's conditions on the rows to claim, and the columns to set.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wanted<'a> {
     pub(crate) key: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
     pub(crate) conditions: &'a [Fragment<'a>],
     pub(crate) changes: &'a [Fragment<'a>],
-    /// Where to begin in the order.
+    /// The condition that begins at a position in the order.
     pub(crate) from: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
-    /// Passes over rows whose earlier claim has expired: this process runs one already, which may
-    /// end it.
+    /// Passes over rows with an expired claim. This process already runs such a row, which may kill
+    /// it.
     pub(crate) is_fresh: bool,
 }
 
@@ -59,17 +59,17 @@ pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text as a literal that means the same under both settings of `standard_conforming_strings`.
+/// Writes a text as a literal that does not depend on `standard_conforming_strings`.
 fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// `"schema"."table"`.
+/// Returns the table's quoted name, with its schema if it has one: `"schema"."table"`.
 pub(super) fn table<T: Claim>() -> String {
     let mut builder = PgQueryBuilder::default();
     match T::Table::default().from_clause().to_sql(&mut builder, &Pg) {
         Ok(()) => builder.finish(),
-        // Does not fail: it binds no values.
+        // A table's name binds no values, so this does not fail.
         Err(error) => format!("-- {error}"),
     }
 }
@@ -82,7 +82,7 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// What the index for the first rows contains; `None` if the primary key is enough.
+/// Returns the definition of the index for the first rows; `None` if the primary key is enough.
 pub(super) fn index<T: Claim>() -> Option<String> {
     let pending = pending::<T>(quoted);
     if T::ORDER.is_empty() && T::RunAt::COLUMN.is_none() && pending.is_empty() {
@@ -91,7 +91,7 @@ pub(super) fn index<T: Claim>() -> Option<String> {
     Some(format!("({}){}", order::<T>(quoted), only(&pending)))
 }
 
-/// The condition of a partial index.
+/// Returns the condition of a partial index.
 fn only(conditions: &[String]) -> String {
     if conditions.is_empty() {
         return String::new();

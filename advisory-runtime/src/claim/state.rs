@@ -1,4 +1,4 @@
-//! The state of a row, which follows from its columns and the time.
+//! The state of a row, which depends on its columns and the time.
 
 use super::sql;
 use super::table::Claim;
@@ -27,27 +27,27 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromSqlRow, AsExpression)]
 #[diesel(sql_type = Text)]
 pub enum State {
-    /// It can be claimed: it is new, was released, or its `run_at` has come.
+    /// The row can be claimed: it is new, it was released, or its `run_at` has passed.
     Available,
-    /// Its `run_at` is in the future, and it was never claimed.
+    /// The row was never claimed, and its `run_at` is in the future.
     Scheduled,
-    /// Its `run_at` is in the future, after an attempt that failed.
+    /// An attempt failed, and the row's `run_at` is in the future.
     Retrying,
-    /// It is claimed, and the claim has not expired.
+    /// The row is claimed, and the claim has not expired.
     Running,
-    /// Its claim was neither renewed nor finished in time: the next worker can claim it.
+    /// The row's claim has expired: the next worker can claim it.
     Expired,
-    /// It is done, for good.
+    /// The row was completed for good.
     Completed,
-    /// It failed, for good.
+    /// The row failed for good.
     Failed,
 }
 
 impl State {
-    /// The state of a row with these columns at this time, in any type of time:
+    /// Returns the state of a row with these columns at a time. Any type of time will do:
     /// `State::at(job.locked_until, None, None, &now)`.
     ///
-    /// Claims expire by the server's clock. [`state`] reads that clock.
+    /// Claims expire by the server's clock, which [`state`] reads.
     #[must_use]
     pub fn at<I: PartialOrd>(
         locked_until: Option<I>,
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// The state of a row that also has a `run_at`, and was claimed so often.
+    /// Returns the state of a row that also has a `run_at` and a number of attempts.
     #[must_use]
     pub fn with_run_at<I: PartialOrd>(self, run_at: Option<I>, attempts: u32, now: &I) -> Self {
         let is_later = run_at.is_some_and(|run_at| run_at > *now);
@@ -119,7 +119,7 @@ impl ToSql<Text, Pg> for State {
     }
 }
 
-/// The state of each row as an expression, by the server's clock when it reads the row.
+/// Returns an expression for the state of each row, by the server's clock when it reads the row.
 ///
 /// ```
 /// # #[cfg(feature = "diesel-async")]

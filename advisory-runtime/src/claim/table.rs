@@ -1,4 +1,4 @@
-//! Which rows can be claimed: their table, lease columns, key and order.
+//! The description of rows that can be claimed: their table, lease columns, key and order.
 
 use super::column_type::{Count, HolderType, NullableTime, Time};
 use crate::rows::DEFAULT_TTL;
@@ -15,8 +15,8 @@ use diesel::{
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// A row of a table with lease columns. Derive it beside `Queryable` and `Selectable`:
-/// [`macro@super::Claim`].
+/// A row of a table with lease columns. Derive it with [`macro@super::Claim`], together with
+/// `Queryable` and `Selectable`.
 ///
 /// Implement it by hand only if the row is not a struct with the key's columns as fields.
 ///
@@ -47,63 +47,67 @@ pub trait Claim: Sized + Send + Sync + 'static {
     type Key: KeyColumns<Self::Table> + 'static;
     /// The values of the key in this row.
     type KeyValue<'a>: RowKey<Self::Key> + Send;
-    /// When the claim expires.
+    /// The column for the time at which the claim expires.
     type LockedUntil: Column<Table = Self::Table, SqlType: NullableTime>;
-    /// Which claim holds the row.
+    /// The column that identifies the claim that holds the row.
     type LockedBy: Column<Table = Self::Table, SqlType: HolderType>;
-    /// When the row was completed; [`Absent`] if rows are never completed for good, [`Deleted`] if
-    /// completed rows are deleted.
+    /// The column for the time at which the row was completed; [`Absent`] if rows are never
+    /// completed for good, [`Deleted`] if completed rows are deleted.
     type CompletedAt: MaybeTime<Self::Table>;
-    /// When the row failed for good; [`Absent`] if rows do not fail.
+    /// The column for the time at which the row failed for good; [`Absent`] if rows do not fail.
     type FailedAt: MaybeTime<Self::Table>;
-    /// Why the last attempt failed.
+    /// The column for the reason why the last attempt failed, or [`Absent`].
     type ErrorMessage: MaybeColumn<Self::Table, Nullable<Text>>;
-    /// When the row can be claimed; [`Absent`] for at once.
+    /// The column for the time from which the row can be claimed; [`Absent`] if it can be claimed
+    /// at once.
     type RunAt: MaybeRunAt<Self::Table>;
-    /// How often the row was claimed; [`Absent`] if claims are not counted.
+    /// The column that counts the claims of the row; [`Absent`] if they are not counted.
     type Attempts: MaybeCount<Self::Table>;
-    /// The number of the attempt that is the last, for each row; [`Absent`] for
-    /// [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS). NULL is no limit.
+    /// The column for the most attempts that the row can have, where NULL sets no limit; [`Absent`]
+    /// if [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS) applies to every row.
     type MaxAttempts: MaybeCount<Self::Table>;
-    /// Of whose values only [`LIMIT`](Self::LIMIT) rows each are claimed at a time; [`Absent`] for
-    /// no limit.
+    /// The column that groups rows: at most [`LIMIT`](Self::LIMIT) rows with one value of it are
+    /// claimed at a time. [`Absent`] if there is no limit.
     type Per: MaybePer<Self::Table>;
     /// The columns to read.
     type Selection: QueryFragment<Pg> + SelectableExpression<Self::Table> + Send + Sync;
 
-    /// Which rows are claimed first; if empty, in the order of [`RunAt`](Self::RunAt) and the key.
+    /// The order in which rows are claimed. If it is empty, they are claimed in the order of
+    /// [`RunAt`](Self::RunAt) and the key.
     const ORDER: &'static [Order<Self::Table>] = &[];
-    /// How long a claim lasts, in whole milliseconds: at least one, at most ten years. A column
-    /// with a precision, such as `timestamptz(0)`, rounds its end.
+    /// The time that a claim lasts, in whole milliseconds: at least one, at most ten years. A
+    /// column with a precision, such as `timestamptz(0)`, rounds the time at which it expires.
     const TTL: Duration = DEFAULT_TTL;
-    /// How often [`run`](super::run) and [`renew_while`](super::renew_while) renew the claim: by
-    /// default a third of [`TTL`](Self::TTL), at most half.
+    /// The time after which [`run`](super::run) and [`renew_while`](super::renew_while) renew the
+    /// claim: by default a third of [`TTL`](Self::TTL), at most half of it.
     const RENEW: Duration = match Self::TTL.checked_div(3) {
         Some(third) => third,
         None => Self::TTL,
     };
 
-    /// The number of the attempt that is the last: when it fails, or its claim expires, the row has
-    /// failed for good.
+    /// The most attempts that a row can have. When the last one fails, or its claim expires, the
+    /// row fails for good.
     const MAX_ATTEMPTS: Option<u32> = None;
-    /// The pause after the first failed attempt, which doubles with each further one, and the
-    /// longest pause.
+    /// The pause after the first failed attempt, and the longest pause. The pause doubles with each
+    /// further failure.
     const BACKOFF: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(600)];
 
-    /// How many rows of one value of [`Per`](Self::Per) can be claimed at a time; at least one.
+    /// The most rows with one value of [`Per`](Self::Per) that can be claimed at a time; at least
+    /// one.
     const LIMIT: u32 = 1;
 
-    /// The columns to read.
+    /// Returns the columns to read.
     fn selection() -> Self::Selection;
 
-    /// Columns to set where a row is completed and the caller sets none: also by a worker.
+    /// Returns the columns to set when a row is completed, unless the caller sets some. A worker
+    /// sets them too.
     #[must_use]
     fn completed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
         NothingToSet
     }
 
-    /// Columns to set where a row fails for good and the caller sets none: also where the library
-    /// fails it, because its worker died.
+    /// Returns the columns to set when a row fails for good, unless the caller sets some. They are
+    /// also set when the library fails the row because its worker died.
     #[must_use]
     fn failed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
         NothingToSet
@@ -112,7 +116,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// Builds the row from the columns of [`selection`](Self::selection).
     fn from_row<'a>(row: &impl Row<'a, Pg>) -> Result<Self>;
 
-    /// The values of the key in this row.
+    /// Returns the values of the key in this row.
     fn key(&self) -> Self::KeyValue<'_>;
 }
 
@@ -125,7 +129,7 @@ impl QueryFragment<Pg> for NothingToSet {
     }
 }
 
-/// The columns to set of an argument of the derive.
+/// Converts an argument of the derive into columns to set.
 #[doc(hidden)]
 pub fn changes<T: Claim, S>(changes: S) -> S::Changeset
 where
@@ -134,7 +138,7 @@ where
     changes.as_changeset()
 }
 
-/// How long a claim lasts, in the whole milliseconds that the server takes.
+/// Returns [`Claim::TTL`] within its limits, in the whole milliseconds that the server takes.
 pub(super) fn ttl<T: Claim>() -> Duration {
     const SHORTEST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -142,9 +146,9 @@ pub(super) fn ttl<T: Claim>() -> Duration {
     Duration::new(ttl.as_secs(), ttl.subsec_millis() * 1_000_000)
 }
 
-/// The time between two renewals of a claim.
+/// Returns the time between two renewals of a claim.
 pub(super) fn every<T: Claim>() -> Duration {
-    // Without a pause they would keep a connection busy.
+    // Renewals without a pause would keep a connection busy.
     const SHORTEST: Duration = Duration::from_millis(10);
     T::RENEW.min(ttl::<T>() / 2).max(SHORTEST)
 }
@@ -166,7 +170,8 @@ where
     T::build_from_row(row)
 }
 
-/// A trait that columns have and [`Absent`] has not. The compiler reports it, not `Column`.
+/// A trait that columns implement and [`Absent`] does not. The compiler reports it instead of
+/// `Column`.
 macro_rules! column_marker {
     (#[$message:meta] $marker:ident) => {
         #[doc(hidden)]
@@ -222,8 +227,8 @@ column_marker! {
     LastAttemptColumn
 }
 
-/// A row of a table that keeps completed rows, so that they can have values: any but with
-/// `completed_at = "delete"`.
+/// A row of a table that keeps completed rows, so that an end can set their columns. Every row is
+/// one, except with `completed_at = "delete"`.
 pub trait KeepsCompleted: Claim {}
 
 impl<T: Claim> KeepsCompleted for T where T::CompletedAt: KeptColumn {}
@@ -271,7 +276,7 @@ impl<Table, C: Column<Table = Table, SqlType: SqlType<IsNull: NeverNull>>> KeyCo
     label = "expected what Diesel takes for the key's column, or a tuple for several columns, in their order"
 )]
 pub trait KeyValue<K> {
-    /// The values as SQL, separated by commas.
+    /// Returns the values as SQL, separated by commas.
     fn bound(self) -> impl QueryFragment<Pg> + Send + Sync;
 }
 
@@ -285,7 +290,7 @@ where
     }
 }
 
-/// The key of a row, of which many are bound as one array for each column.
+/// The key of a row. Several keys are bound as one array for each column.
 pub trait RowKey<K>: KeyValue<K> + Sized {
     /// The arrays as functions that return rows, separated by commas.
     #[doc(hidden)]
@@ -374,7 +379,7 @@ composite!(A V 0, B W 1);
 composite!(A V 0, B W 1, C X 2);
 composite!(A V 0, B W 1, C X 2, D Y 3);
 
-/// A column that not every table has, or [`Absent`].
+/// An optional column, or [`Absent`].
 pub trait MaybeColumn<Table, SqlType> {
     /// The column's name, if the table has it.
     const COLUMN: Option<&'static str>;
@@ -388,12 +393,12 @@ pub struct Absent;
 #[derive(Clone, Copy, Debug)]
 pub struct Deleted;
 
-/// A column of a time: its name, and the SQL around a `timestamptz` that turns it into the column's
-/// type.
+/// A column for a time.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct TimeColumn {
     pub(super) name: &'static str,
+    /// The SQL around a `timestamptz` that converts it into the column's type.
     pub(super) around: [&'static str; 2],
     pub(super) is_nullable: bool,
 }
@@ -417,7 +422,7 @@ pub trait MaybeTime<Table> {
     /// The column, if the table has it.
     #[doc(hidden)]
     const COLUMN: Option<TimeColumn>;
-    /// Whether the row is deleted instead.
+    /// `true` if the row is deleted instead.
     #[doc(hidden)]
     const DELETES: bool = false;
 }
@@ -450,7 +455,7 @@ impl<Table, C: Column<Table = Table, SqlType: Time>> MaybeRunAt<Table> for C {
     const COLUMN: Option<TimeColumn> = Some(TimeColumn::of::<C>());
 }
 
-/// A column of a count.
+/// A column for a number of attempts.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct CountColumn {
@@ -478,7 +483,7 @@ impl<Table, C: Column<Table = Table, SqlType: Count>> MaybeCount<Table> for C {
     });
 }
 
-/// A column of which each value has a limit of running rows, or [`Absent`].
+/// A column with a limit of running rows for each of its values, or [`Absent`].
 pub trait MaybePer<Table> {
     /// The column's name, if there is a limit.
     #[doc(hidden)]
@@ -514,8 +519,8 @@ pub trait Found {
     type ErrorMessage;
 }
 
-/// Refuses a table without lease columns. The derive calls it, because the compiler would report
-/// what Diesel requires of a column where it is one of [`Claim`]'s.
+/// Refuses a table without lease columns. The derive calls it, because the compiler would otherwise
+/// report Diesel's own requirements on a column.
 #[doc(hidden)]
 pub const fn check_columns<Until: ExpiryColumn, By: HolderColumn>() {}
 
@@ -540,8 +545,8 @@ column_marker! {
     HolderColumn
 }
 
-/// A column, or what takes its place in [`Claim`] if the table lacks it, so that only
-/// [`check_columns`] is refused.
+/// A column, or [`Missing`] in its place if the table lacks it, so that [`check_columns`] is the
+/// only error.
 #[doc(hidden)]
 pub trait OrMissing<Table, SqlType> {
     type Column;
@@ -575,8 +580,8 @@ impl<Table: diesel::Table, S: SqlType + TypedExpressionType> Column for Missing<
     const NAME: &'static str = "";
 }
 
-/// Stands in for the columns that a table lacks: the derive imports it where the table's own
-/// columns hide it.
+/// Stands in for the columns that a table lacks. The derive imports this module where the table's
+/// own columns shadow it.
 #[doc(hidden)]
 #[allow(non_camel_case_types, reason = "named like the columns")]
 pub mod absent {
@@ -590,13 +595,14 @@ pub mod absent {
 #[derive(Debug)]
 pub struct Order<Table> {
     pub(super) column: &'static str,
-    /// The SQL behind the column.
+    /// The SQL after the column.
     pub(super) direction: &'static str,
     table: PhantomData<fn() -> Table>,
 }
 
 impl<Table> Order<Table> {
-    /// Orders by this column. PostgreSQL's default is `nulls_first` for a descending order only.
+    /// Orders by this column. In PostgreSQL a descending order has NULL first by default, and an
+    /// ascending one last.
     #[must_use]
     pub const fn by<C: Column<Table = Table>>(is_descending: bool, nulls_first: bool) -> Self {
         let direction = match (is_descending, nulls_first) {
@@ -612,7 +618,7 @@ impl<Table> Order<Table> {
         }
     }
 
-    /// The column, and the SQL behind it.
+    /// Returns the column and the SQL after it.
     pub(crate) const fn parts(&self) -> [&'static str; 2] {
         [self.column, self.direction]
     }

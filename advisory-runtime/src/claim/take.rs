@@ -79,7 +79,7 @@ where
 {
 }
 
-/// Where a row stands in the order of the claims; `None` if it is gone.
+/// Returns the position of a row in the order of the claims; `None` if the row was deleted.
 pub(super) async fn position_of<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
@@ -114,7 +114,7 @@ where
         let Some(spent) = spent else {
             return Ok(claimed);
         };
-        // Others may be behind the rows that have no attempt left.
+        // Rows that have no attempt left may precede rows that can be claimed.
         let has_ended = fail_spent(conn, worker, &spent, wanted).await?;
         if !claimed.is_empty() || !has_ended || wanted.key.is_some() {
             return Ok(claimed);

@@ -6,10 +6,10 @@ use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{Nullable, Timestamp, Timestamptz};
 use diesel::{Expression, NullableExpressionMethods, QueryResult};
 
-/// The server's clock, as claims read it: `pg_catalog.clock_timestamp()`, for columns that are
-/// nullable or not. In a column of the type `Timestamp` it is written in UTC, as claims do.
+/// Returns an expression for the server's clock, which claims use: `pg_catalog.clock_timestamp()`.
 ///
-/// Diesel's `now` is the time at which the transaction began.
+/// It fits columns of the types `Timestamptz` and `Timestamp`, nullable or not. For a `Timestamp`
+/// it is in UTC, as claims write it. Diesel's `now` is the time at which the transaction began.
 ///
 /// # Examples
 ///
@@ -18,7 +18,7 @@ use diesel::{Expression, NullableExpressionMethods, QueryResult};
 /// use advisory_runtime::claim;
 /// use diesel::prelude::*;
 ///
-/// // The jobs whose claim has not expired.
+/// // The jobs with a claim that has not expired.
 /// let running = jobs::table.filter(jobs::locked_until.gt(claim::now()));
 /// # let _ = running.select(jobs::id);
 /// ```

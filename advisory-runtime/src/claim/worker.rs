@@ -30,10 +30,7 @@ pub(crate) use source::Source;
 #[cfg(feature = "postgres")]
 pub(crate) use source::{Boxed, Claiming};
 use start::SLOW;
-#[cfg(feature = "postgres")]
 pub(crate) use start::{Asked, Taken};
-#[cfg(not(feature = "postgres"))]
-use start::{Asked, Taken};
 use std::fmt::Display;
 use std::future::{pending, poll_fn};
 use std::panic::resume_unwind;
@@ -45,15 +42,15 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// How often a worker looks for rows by default.
+/// The default of [`Worker::poll`].
 const POLL: Duration = Duration::from_secs(1);
 /// The most rows that can be fetched ahead.
 const MOST_PREFETCHED: u32 = 100_000;
-/// After so many bodies that were ready at once, or after this time, the other tasks have their
-/// turn: some of them send what has ended.
+/// The number of bodies that can begin in one poll, if they are ready at once, and the time for
+/// them. Then the worker yields to other tasks, some of which send the ends.
 const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 
-/// Claims rows and runs a body for each until it is told to stop.
+/// Claims rows and runs a body for each, until it is stopped.
 ///
 /// ```no_run
 /// # #[cfg(feature = "bb8")]
@@ -71,29 +68,29 @@ const TURN: (usize, Duration) = (64, Duration::from_millis(1));
 /// ```
 ///
 /// It runs up to [`concurrency`](Self::concurrency) bodies at a time, in the order of
-/// `#[claim(order = …)]`, each row renewed as under [`claim::run`](super::run). The bodies share
-/// one task: for those that need a processor for long, call [`run_spawned`](Self::run_spawned). The
-/// pool needs the connections that the bodies take from it, and one for the worker. The guide says
-/// [what it does when](crate::guide::claims#a-worker).
+/// `#[claim(order = …)]`, and renews each row like [`claim::run`](super::run). The bodies share one
+/// task: if they use a processor for long, call [`run_spawned`](Self::run_spawned). The pool needs
+/// the connections that the bodies take from it, and one for the worker. The guide has [the
+/// details](crate::guide::claims#a-worker).
 #[must_use = "a worker does nothing until `run`"]
 pub struct Worker<'w, T: Claim, P> {
-    pool: P,
-    settings: Settings<'w, T>,
-    stop: Stop<'w>,
+    pub(crate) pool: P,
+    pub(crate) settings: Settings<'w, T>,
+    pub(crate) stop: Stop<'w>,
 }
 
 type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 
-/// What the parts of a running worker share.
+/// The settings of a worker.
 pub(crate) struct Settings<'w, T: Claim> {
     name: String,
-    concurrency: usize,
-    /// How many rows are fetched ahead; `None` for what fits how fast bodies return.
+    pub(crate) concurrency: usize,
+    /// The number of rows to fetch ahead; `None` to derive it from the time that bodies take.
     prefetch: Option<usize>,
     on_err: End,
     poll: Duration,
     is_listening: bool,
-    /// How long bodies may run after the stop.
+    /// The time that bodies may run after the stop.
     grace: Option<Duration>,
     is_until_empty: bool,
     conditions: Vec<Fragment<'w>>,
@@ -101,7 +98,8 @@ pub(crate) struct Settings<'w, T: Claim> {
     observer: Option<Observer<Claimed<T>, Error>>,
 }
 
-/// A handle of a pool, of either kind of Diesel: a clone is the same pool. For `Worker::new`.
+/// A handle of a pool of blocking or async connections, for `Worker::new`. A clone refers to the
+/// same pool.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pool",
     label = "expected a pool of bb8, deadpool or r2d2",
@@ -113,11 +111,13 @@ pub trait PoolHandle: Clone {}
 impl<P: Clone> PoolHandle for P {}
 
 impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
-    /// A worker with this name, which `locked_by` begins with. Several workers can share a name.
+    /// Creates a worker with this name, with which `locked_by` begins. Several workers can share a
+    /// name.
     ///
-    /// By default it runs one body at a time. A failed attempt is retried if the table has a
-    /// `run_at`, fails the row for good if it has a `failed_at`, and otherwise releases it. A row
-    /// of a table without `completed_at` is claimed again as soon as its body has returned.
+    /// By default it runs one body at a time. After a failed attempt, it retries the row if the
+    /// table has a `run_at`, otherwise fails it for good if the table has a `failed_at`, and
+    /// otherwise releases it. A row of a table without `completed_at` is claimed again as soon as
+    /// its body has returned.
     pub fn new(pool: &P, name: impl Into<String>) -> Self {
         let on_err = match T::RunAt::COLUMN {
             Some(_) => End::Retry { after: None },
@@ -143,52 +143,52 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         }
     }
 
-    /// Runs up to so many bodies at a time; at least one, at most a thousand.
+    /// Sets the number of bodies that can run at a time; at least one, at most a thousand.
     pub fn concurrency(mut self, rows: usize) -> Self {
         self.settings.concurrency = rows.clamp(1, 1_000);
         self
     }
 
-    /// Claims so many rows beyond those that run, so that none waits for a round trip. The guide
-    /// has the [default, and what becomes of rows that wait](crate::guide::claims#a-worker).
+    /// Sets the number of rows that are claimed beyond those that run, so that no body waits for a
+    /// round trip. The guide describes [the default, and how long rows can
+    /// wait](crate::guide::claims#a-worker).
     ///
-    /// With 0, no row is claimed before it can begin, and no slot is free before its row has ended.
-    /// For the most jobs a second write 2,000.
+    /// With 0, a row is claimed only when its body can begin, and a slot is free only when its row
+    /// has ended. For the highest throughput, use 2,000.
     pub fn prefetch(mut self, rows: u32) -> Self {
         self.settings.prefetch = Some(rows.min(MOST_PREFETCHED) as usize);
         self
     }
 
-    /// What happens to a row whose body returns an error or panics. Before it releases one, the
-    /// worker waits for the time of [`poll`](Self::poll), so that a row that always fails does not
-    /// keep it busy.
+    /// Sets how a claim ends if the body returns an error or panics. Before the worker releases
+    /// such a row, it waits for the time of [`poll`](Self::poll), so that a row that always fails
+    /// does not keep it busy.
     pub const fn on_err(mut self, on_err: End) -> Self {
         self.settings.on_err = on_err;
         self
     }
 
-    /// Looks for rows at the latest after this time, which is a second by default, even without a
-    /// notification: rows that are scheduled, or that a dead worker has left, come without one. At
-    /// least a millisecond.
+    /// Sets the time after which an idle worker looks for rows without a notification; by default a
+    /// second, at least a millisecond. No notification arrives for rows that become due or that a
+    /// dead worker has left.
     pub fn poll(mut self, time: Duration) -> Self {
         self.settings.poll = time.max(Duration::from_millis(1));
         self
     }
 
-    /// Does not listen for notifications, and so needs no connection outside the pool. It only
-    /// polls.
+    /// Polls without listening for notifications, and so needs no connection outside the pool.
     pub const fn poll_only(mut self) -> Self {
         self.settings.is_listening = false;
         self
     }
 
-    /// Claims only rows of which a condition is true, as [`Next::filter`](super::Next::filter).
+    /// Claims only rows for which a condition is true, like [`Next::filter`](super::Next::filter).
     pub fn filter(mut self, condition: impl Condition<T::Table> + 'w) -> Self {
         self.settings.conditions.push(Box::new(condition));
         self
     }
 
-    /// Sets columns of yours as a row is claimed, such as a status, as
+    /// Sets columns of yours when a row is claimed, such as a status, like
     /// [`Next::set`](super::Next::set).
     pub fn set<S>(mut self, changes: S) -> Self
     where
@@ -199,48 +199,47 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Calls this for each event, on the worker's task and on the thread that renews the rows of the
-    /// process, so it must not block. A panic is caught and discarded. The features `tracing` and
-    /// `metrics` observe the same events.
+    /// Calls a closure for each event, on the worker's task and on the thread that renews the rows
+    /// of the process, so it must not block. A panic is caught and discarded. The features
+    /// `tracing` and `metrics` observe the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
         self.settings.observer = observers(table_name::<T>(), Some(observer));
         self
     }
 
-    /// Stops when this future is ready, such as one that waits for a signal. Then it claims no more
-    /// rows, releases those whose body has not begun, and [`run`](Self::run) returns when all
-    /// running bodies have returned, or after the time of [`grace`](Self::grace).
+    /// Stops the worker when a future is ready, such as one that waits for a signal. The worker
+    /// then claims no more rows and releases those it has not begun. [`run`](Self::run) returns
+    /// when all running bodies have returned, or after the time of [`grace`](Self::grace).
     ///
-    /// It waits for the end of each row for 5 seconds at most, whether or not the server answers.
-    /// After that the process goes on trying for as long as it lives, and a row that it could not
-    /// end expires.
+    /// The worker waits at most 5 seconds for its rows to end. The process continues to try for as
+    /// long as it lives, and a row that it cannot end expires.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'w) -> Self {
         self.stop = Box::pin(stop);
         self
     }
 
-    /// After the stop, bodies may run for this long. Then they are dropped, and their rows released
-    /// without counting the attempt.
+    /// Sets the time that bodies may run after the stop. Then they are dropped, and their rows are
+    /// released without counting the attempt.
     ///
-    /// Choose less than what the platform leaves between its signal and the end of the process:
-    /// with 30 seconds, as by default in Kubernetes, 20 seconds leave enough for the releases.
+    /// Choose less than the time between the platform's signal and the end of the process. If it is
+    /// 30 seconds, the default of Kubernetes, a grace of 20 seconds leaves enough for the releases.
     pub const fn grace(mut self, time: Duration) -> Self {
         self.settings.grace = Some(time);
         self
     }
 
-    /// Stops when no row can be claimed and no body runs: for tests, and for processes that are
-    /// started by a timer.
+    /// Stops the worker when no row can be claimed and no body runs: for tests, and for processes
+    /// that a timer starts.
     ///
-    /// Rows that are scheduled for later, or that other workers have claimed, are left.
+    /// It does not wait for rows that are scheduled for later or that other workers have claimed.
     pub const fn until_empty(mut self) -> Self {
         self.settings.is_until_empty = true;
         self
     }
 
-    /// Like [`run`](Self::run), with each body in a task of its own, so that bodies run in parallel
-    /// on a multi-thread runtime.
+    /// Runs each body in its own task, so that bodies run in parallel on a multi-thread runtime;
+    /// otherwise like [`run`](Self::run).
     ///
     /// The body must own what it uses. If its claim is lost, its task is aborted.
     #[cfg(feature = "diesel-async")]
@@ -261,40 +260,43 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// without one, for ever.
     ///
     /// `body` is an async closure or an `async fn`. `Ok` completes the row, and `Err` or a panic
-    /// ends it as [`on_err`](Self::on_err) says, with the text as the row's message. If the body
-    /// has ended the claim itself, such as in the transaction that writes its results, it is left
-    /// as it is. If the claim is lost, the body is dropped.
+    /// ends it as [`on_err`](Self::on_err) says, with the text as the row's message. A claim that
+    /// the body has ended itself, such as in the transaction that writes its results, stays as it
+    /// is. If the claim is lost, the body is dropped.
     ///
-    /// With the features `tracing` and `metrics` each body is observed
-    /// [as a lock is](crate::guide::watching#what-happened), with the table as its pattern and
-    /// `claim` as its scope. Its outcome is `done`, `failed`, `panicked`, `lost` or `dropped`.
+    /// The features `tracing` and `metrics` observe each body [like a
+    /// lock](crate::guide::watching#what-happened), with the table as its pattern and `claim` as
+    /// its scope. Its outcome is `done`, `failed`, `panicked`, `lost` or `dropped`.
     ///
     /// # Locking
     ///
-    /// The statements of [`next`](super::next) and [`run`](super::run), and one `UPDATE` for
-    /// several rows that end, which skips locked ones: those are ended one by one. A connection of
-    /// the pool is used for each, and is free while the body runs. Outside the pool the workers of
-    /// a process share one connection for `LISTEN advisory_claim`, unless
-    /// [`poll_only`](Self::poll_only). If it cannot be opened, or if a pooler in transaction mode
-    /// is in front of the server, the observer is told once, and the worker polls.
+    /// The statements of [`next`](super::next) and [`run`](super::run), except that one `UPDATE`
+    /// ends several rows; it skips locked rows, which are then ended one by one. Each statement
+    /// takes a connection of the pool, and none is held while a body runs. The workers of a process
+    /// share one connection outside the pool for `LISTEN advisory_claim`, unless
+    /// [`poll_only`](Self::poll_only) is set. If it cannot be opened, or if a pooler in transaction
+    /// mode is in front of the server, the worker reports that once to the observer, and polls.
     ///
     /// # Errors
     ///
-    /// [`Error::Database`] if the server refuses the first claim, as where a column does not exist;
-    /// after ten seconds of tries if the reason may pass, such as a `lock_timeout`, and missing
-    /// rights look alike. Every other failed claim is tried again, after a pause of a tenth of a
-    /// second that doubles up to ten seconds, less a random part: a lost connection, an exhausted
-    /// pool, a server that is read only, an error of the server later on.
+    /// [`Error::Database`] if the server refuses the first claim, for example because a column does
+    /// not exist. If the reason may be temporary, such as a `lock_timeout`, the worker first tries
+    /// for ten seconds. It also does so for missing privileges, because the driver reports both
+    /// alike.
+    ///
+    /// Every other failed claim is tried again: after a lost connection, an exhausted pool, a
+    /// server that is read only, or an error of the server later on. The pause before it is a tenth
+    /// of a second and doubles up to ten seconds, less a random part.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime whose timer is enabled.
+    /// Panics if called outside of a tokio runtime with an enabled timer.
     ///
     /// # Cancel safety
     ///
-    /// If this future is dropped, the bodies are dropped and their rows released in the background;
-    /// a row that was being ended ends as it would have. A row whose claim was being sent may stay
-    /// claimed until it expires. To stop without either, use [`until`](Self::until).
+    /// If this future is dropped, the bodies are dropped and their rows are released in the
+    /// background. A row that is being ended still ends. If a claim is being sent, its rows may
+    /// stay claimed until they expire. To stop gracefully, use [`until`](Self::until).
     #[cfg(feature = "diesel-async")]
     pub async fn run<E, F>(self, body: impl Fn(Claimed<T>) -> F) -> Result<(), Error>
     where
@@ -304,13 +306,6 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     {
         let (pool, settings) = (&self.pool, &self.settings);
         run(&AsyncSource { pool, settings }, settings, self.stop, body).await
-    }
-
-    /// The parts of a worker for another kind of pool, and how many bodies it runs at a time.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn into_parts(self) -> (P, Settings<'w, T>, Stop<'w>, usize) {
-        let concurrency = self.settings.concurrency;
-        (self.pool, self.settings, self.stop, concurrency)
     }
 }
 
@@ -350,7 +345,7 @@ where
             {
                 outcome = Some(result);
                 shared.stopping.close();
-                // Releases them.
+                // Dropping the rows releases them.
                 let waiting = std::mem::take(&mut *shared.waiting());
                 drop(waiting);
                 // A grace beyond the clock's range never ends.
@@ -361,7 +356,7 @@ where
                 context.waker().wake_by_ref();
                 break;
             }
-            // One, and then the future that stops the worker is asked again.
+            // One body begins for each poll of `feed`, so that a stop is noticed before the next.
             if jobs.len() >= settings.concurrency {
                 break;
             }
@@ -432,29 +427,29 @@ impl<T: Claim> Settings<'_, T> {
     }
 }
 
-/// Polls running bodies, and drops those that are over.
+/// Polls running bodies, and drops those that have returned.
 fn poll_each<F: Future<Output = ()>>(jobs: &mut Vec<Pin<Box<F>>>, context: &mut Context<'_>) {
-    // A body that is always ready uses up what tokio allows the task in one turn, so each turn
-    // begins with another one.
+    // A body that is always ready uses up tokio's budget for one poll of the task, so each poll
+    // begins with another body.
     if !jobs.is_empty() {
         jobs.rotate_left(1);
     }
     jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
 }
 
-/// The output of a task, whose panic goes on here.
+/// Returns the output of a task, and resumes its panic here.
 pub(crate) async fn joined<R>(task: &mut JoinHandle<R>) -> R {
     match task.await {
         Ok(output) => output,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // Its runtime ends.
+            // The runtime is shutting down.
             Err(_) => pending().await,
         },
     }
 }
 
-/// A task that is aborted with the value.
+/// Aborts a task when dropped.
 #[cfg(feature = "diesel-async")]
 struct AbortOnDrop<R>(JoinHandle<R>);
 

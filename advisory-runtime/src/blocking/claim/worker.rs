@@ -60,11 +60,15 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
         self,
         body: impl Fn(Claimed<T>) -> Result<(), E> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let (pool, settings, stop, concurrency) = self.into_parts();
+        let Self {
+            pool,
+            settings,
+            stop,
+        } = self;
         let threads = Builder::new_current_thread()
             .enable_all()
             .thread_name("advisory-job")
-            .max_blocking_threads(concurrency)
+            .max_blocking_threads(settings.concurrency)
             .build()
             .map_err(PoolError::new)?;
         let body = Arc::new(body);

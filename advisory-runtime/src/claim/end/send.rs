@@ -4,6 +4,7 @@ use super::message::{cut, is_of_row};
 use crate::claim::Error;
 use crate::claim::claimed::{Claimed, EndedRow, SettledRow, Transaction, no_answer};
 use crate::claim::conflicts::{change, load};
+use crate::claim::mutex::locked;
 use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, Locked, ManyKeys, OneEnd, Statement};
 use crate::claim::sql::{LONGEST_PAUSE, TypeSets, text, transaction_of, triggers};
 use crate::claim::table::{Claim, KeyValue};
@@ -16,7 +17,7 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::Bool;
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The number of refusals after which the reason is not taken to be in single rows.
 const MOST_REFUSED: u32 = 32;
@@ -226,7 +227,7 @@ async fn look_for_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, E
 /// Locks the map from a type of row to `true` if its table has triggers.
 fn triggers_seen() -> MutexGuard<'static, HashMap<TypeId, bool>> {
     static TRIGGERS: LazyLock<Mutex<HashMap<TypeId, bool>>> = LazyLock::new(Mutex::default);
-    TRIGGERS.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&TRIGGERS)
 }
 
 /// Ends claims in any ways with one statement, without waiting for locked rows. Returns, in order,

@@ -1,4 +1,4 @@
--- Claims the rows that `rows` locks, but at most one whose earlier claim has expired: it may be the one that ends its process.
+-- Claims the rows that `rows` locks, but at most one with an expired claim, because that row may kill its process.
 WITH advisory_claim AS MATERIALIZED (
     SELECT advisory_row.*, row_number() OVER () AS nth FROM ({rows}) AS advisory_row
 )

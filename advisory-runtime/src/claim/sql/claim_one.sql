@@ -1,4 +1,4 @@
--- Claims the row that `rows` locks. The clock is read after the wait for the row. Each column of the answer costs.
+-- Claims the row that `rows` locks. Reads the clock after the wait for the row. Each column of the answer takes time.
 UPDATE {table}
 SET {claimed}{changes}
 WHERE ({key}) = ({rows}) AND {is_durable}

@@ -1,4 +1,4 @@
--- Deletes the row of a claim. Whether it has expired is asked after the wait for the row.
+-- Deletes the row of a claim. Checks whether it has expired after the wait for the row.
 DELETE FROM {table}
 WHERE ({key}) = ({held}) AND {until} > {clock} AND {is_durable}
 {returning}

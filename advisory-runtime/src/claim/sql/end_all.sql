@@ -1,5 +1,5 @@
--- Ends claims, without waiting for locked rows if there are several. Returns the numbers of those that were held and not locked. What a
--- trigger takes out of the table counts as ended.
+-- Ends claims, without waiting for locked rows if there are several. Returns the numbers of those that were held and not locked. A row
+-- that a trigger removes from the table counts as ended.
 WITH asked AS MATERIALIZED (
     SELECT * FROM ROWS FROM (:keys, unnest(:holders){values}) WITH ORDINALITY AS asked ({asked_columns}, holder{value_columns}, nth)
 ),

@@ -1,4 +1,4 @@
-//! What an end sets, and which end it is for a table.
+//! The columns that an end sets.
 
 use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, has_last_attempt};
 use crate::claim::table::{Claim, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, ttl};
@@ -8,7 +8,7 @@ use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment as _;
 use std::time::Duration;
 
-/// How a claim of this type ends, which depends on the columns that its table has.
+/// Returns the end that the table's columns allow in place of `end`.
 pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
     match end {
         End::Complete if T::CompletedAt::DELETES => End::Delete,
@@ -17,12 +17,12 @@ pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
     }
 }
 
-/// What `#[claim(completed = …, failed = …)]` sets at an end.
+/// The columns of `#[claim(completed = …, failed = …)]` that an end sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::claim) enum TypeSets {
     Completed,
     Failed,
-    /// What `failed` sets, at the last attempt.
+    /// The columns of `failed`, at the last attempt.
     FailedAtLast,
     Nothing,
 }
@@ -37,7 +37,7 @@ impl TypeSets {
         }
     }
 
-    /// Whether the row's type sets nothing there.
+    /// Returns `true` if the row's type sets no columns at this end.
     pub(in crate::claim) fn is_empty<T: Claim>(self) -> bool {
         let is_noop = match self {
             Self::Completed => T::completed().is_noop(&Pg),
@@ -48,25 +48,24 @@ impl TypeSets {
     }
 }
 
-/// How an end waits for its row.
+/// The way in which an end waits for its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::claim) enum How {
-    /// It is refused if it had to wait, or if the claim is about to expire.
+    /// It fails if it had to wait, or if the claim is about to expire.
     AtOnce,
     Waiting,
-    /// In a transaction of the caller's.
+    /// It waits, in a transaction of the caller.
     Inside,
 }
 
-/// The pause before another attempt, of which only the value differs between two statements.
+/// The pause before another attempt, without its value, which is not part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::claim) enum Pause {
-    /// That of the backoff.
     Backoff,
     Bound,
 }
 
-/// Where the values of an end come from: one bound value, or one of each row's.
+/// The SQL for the values of an end: one bound value, or a column with one for each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     message: &'static str,
@@ -78,14 +77,14 @@ pub(super) const ONE: Source = Source {
     message: ":message",
     pause: "CAST(:pause AS float8)",
 };
-/// Of rows that the file calls `advisory_claim`.
+/// The columns of `advisory_claim` in the file.
 pub(super) const MANY: Source = Source {
     message: "advisory_claim.message",
     pause: "COALESCE(CAST(advisory_claim.pause AS float8), {backoff})",
 };
 
 impl Fragments {
-    /// What an end sets. A retry of the last attempt fails the row instead.
+    /// Returns the assignments of an end. A retry of the last attempt fails the row instead.
     pub(super) fn ended<T: Claim>(end: End, pause: Pause, source: Source) -> String {
         let mut set = vec![
             "{until_column} = NULL".to_owned(),
@@ -98,7 +97,7 @@ impl Fragments {
         match end {
             End::Delete => {}
             End::Complete if T::CompletedAt::COLUMN.is_some() => set.push(COMPLETED_NOW.to_owned()),
-            // The row comes back, and its next attempt is the first.
+            // The row can be claimed again, and its next attempt is the first.
             End::Complete => {
                 set.extend(T::Attempts::COLUMN.map(|_| "{counted_column} = 0".to_owned()));
             }
@@ -137,8 +136,8 @@ impl Fragments {
     }
 }
 
-/// The open transaction, and a bound for its idle time: a worker that has stopped in it would keep
-/// the row from the others.
+/// Returns the columns that read the id of the open transaction and limit its idle time. Otherwise
+/// a worker that stops in it would keep the row locked.
 pub(super) fn transaction<T: Claim>() -> String {
     let millis = grace(ttl::<T>()).as_millis();
     let bound = at_most(
@@ -151,7 +150,7 @@ pub(super) fn transaction<T: Claim>() -> String {
     )
 }
 
-/// A pause in milliseconds, as it is bound.
+/// Converts a pause to milliseconds, for a bound value.
 pub(super) fn millis(pause: Duration) -> i64 {
     let pause = pause.min(super::fragments::LONGEST_PAUSE).as_millis();
     i64::try_from(pause).unwrap_or(i64::MAX)

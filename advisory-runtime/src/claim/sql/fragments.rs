@@ -16,8 +16,8 @@ pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 36
 type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
 type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
 
-/// The fragments that are the same for each table. Those of the caller take the place of values:
-/// the columns of the row, its conditions, and what it sets.
+/// The fragments that do not depend on the table. SQL from the caller takes the place of values:
+/// the columns of the row, its conditions, and the columns to set.
 const FIXED: [(&str, &str); 9] = [
     ("selection", ":selection"),
     ("conditions", ":conditions"),
@@ -34,7 +34,7 @@ const FIXED: [(&str, &str); 9] = [
 pub(super) struct Fragments(Vec<(Cow<'static, str>, String)>);
 
 impl Fragments {
-    /// Those that every statement on the table can have.
+    /// Returns the fragments that every statement on the table can contain.
     pub(super) fn of<T: Claim>() -> Self {
         let table = table::<T>();
         let name = table
@@ -86,7 +86,7 @@ impl Fragments {
         let ttl = ttl::<T>().as_millis();
         fragments.add("prompt", (ttl / 4).min(1_000).to_string());
         fragments.add("ttl", format!("CAST('{ttl} ms' AS pg_catalog.interval)"));
-        // The statement's time is stable, so that the scan of an index can end at it.
+        // `statement_timestamp` is stable, so that the scan of an index can end at it.
         let [open, close] = UntilType::<T>::AROUND;
         for (name, clock) in [
             ("clock", "clock_timestamp"),
@@ -113,7 +113,7 @@ impl Fragments {
         fragments
     }
 
-    /// What depends on the columns of the attempts.
+    /// Adds the fragments that depend on the columns for attempts.
     fn count_attempts<T: Claim>(&mut self, table: &str) {
         let attempts = T::Attempts::COLUMN.map(|column| column.name);
         self.add_column("counted", table, attempts);
@@ -164,12 +164,12 @@ impl Fragments {
         self.add("attempt", attempt);
     }
 
-    /// A fragment, which can contain others. It takes the place of an earlier one of its name.
+    /// Adds a fragment, which can contain others. It replaces an earlier one with its name.
     pub(super) fn add(&mut self, name: impl Into<Cow<'static, str>>, sql: impl Into<String>) {
         self.0.push((name.into(), sql.into()));
     }
 
-    /// A statement: with fragments in place of their names, qualified, and without comments.
+    /// Makes a statement: replaces names by fragments, qualifies the SQL, and removes comments.
     pub(super) fn fill(&self, template: &str) -> String {
         let find = |name: &str| {
             let mut fragments = self.0.iter().rev();
@@ -180,31 +180,31 @@ impl Fragments {
     }
 }
 
-/// The `locked_by` of one of several new claims: `:holder` lacks the twelve last digits of the UUID.
-/// To make a UUID for each row takes the server ten times as long.
+/// The `locked_by` of one of several new claims: `:holder` lacks the twelve last digits of the
+/// UUID. The server would take ten times as long to make a UUID for each row.
 const NTH_HOLDER: &str =
     "(CAST(:holder AS text) || to_hex(advisory_claim.nth + CAST(17592186044416 AS int8)))";
 
-/// The time from the statement's start, and so with the wait for the row, to the expiry.
+/// The time from the statement's start to the expiry, including the wait for the row.
 const LASTS: &str = "{until} - {start}";
 
-/// Refuses the change if its statement has waited: then it may have waited for the row until the
-/// claim was over.
+/// Refuses the change if its statement has waited, because the claim may have expired during the
+/// wait.
 const IS_PROMPT: &str = "CAST(CASE WHEN clock_timestamp() - statement_timestamp() > CAST('{prompt} ms' AS interval) \
      THEN 'advisory:waited' ELSE '0' END AS int4)";
 
-/// The pause after a failed attempt in milliseconds: it doubles, and then a random half of it is
-/// taken off, so that jobs which failed together do not return together.
+/// The pause after a failed attempt in milliseconds. It doubles with each attempt, less a random
+/// part of up to a half, so that jobs that failed together are not retried together.
 const BACKOFF: &str = "LEAST(CAST({first_pause} AS float8) * {doubled}, CAST({longest_pause} AS float8)) \
      * (CAST(1 AS float8) - (random() / CAST(2 AS float8)))";
 
-/// The same for a claim that has expired, whose pause is not in the table, by the number of the
-/// attempt. The random part follows from the claim. An array costs the server less than the
-/// arithmetic, which it prepares for each statement.
+/// The pause after an expired claim, as an interval. It is not stored in the table, so it depends
+/// on the number of the attempt, and its random part on the claim. An array costs the server less
+/// than the arithmetic, which it prepares for each statement.
 const BACKOFF_OF_EXPIRED: &str = "(CAST('{pauses}' AS interval[]))[LEAST(GREATEST({attempt}, 0), {last_pause})][COALESCE(hashtext({holder_text}) & 7, 0)]";
 
-/// The pauses of [`BACKOFF_OF_EXPIRED`], in eight steps from a half to the whole, and the number of
-/// the last row.
+/// Returns the pauses of [`BACKOFF_OF_EXPIRED`], each in eight steps from a half to the whole, and
+/// the index of the last pause.
 fn pauses<T: Claim>() -> (String, usize) {
     let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE));
     let (mut rows, mut pause) = (vec![first.min(longest)], first.min(longest));
@@ -222,32 +222,32 @@ fn pauses<T: Claim>() -> (String, usize) {
     (format!("[0:{last}][0:7]={{{}}}", rows.join(",")), last)
 }
 
-/// What a row says that has no attempt left, in front of its last error.
+/// The message of a row that has no attempt left, followed by its last error.
 const WHY: &str = "{error_column} = CASE WHEN {until} IS NULL THEN 'no attempt is left: ' || CAST({attempts} AS text) || ' of ' \
      || CAST({max_attempts} AS text) ELSE 'its claim expired at the last attempt' END \
      || COALESCE('; the last error: ' || {error}, '')";
 
-/// Whether rows can have no attempt left.
+/// Returns `true` if attempts are limited.
 pub(super) const fn has_last_attempt<T: Claim>() -> bool {
     T::Attempts::COLUMN.is_some()
         && T::FailedAt::COLUMN.is_some()
         && (T::MAX_ATTEMPTS.is_some() || T::MaxAttempts::COLUMN.is_some())
 }
 
-/// Which rows can be claimed.
+/// The rows that a statement can claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Claimable {
-    /// Those that are due, and whose earlier claim has expired for long enough.
+    /// Rows that are due, without a claim or with one that expired at least a backoff ago.
     Due,
-    /// Those that are due and have no expired claim.
+    /// Rows that are due, without a claim.
     Fresh,
-    /// The one with a key, also before it is due.
+    /// The row with a key, even before it is due.
     ByKey,
 }
 
 impl Fragments {
-    /// The condition on rows that can be claimed; the pending ones by the literal condition of the
-    /// index.
+    /// Returns the condition on rows that can be claimed. It contains the condition of the index
+    /// literally, so that the index can be used.
     pub(super) fn is_claimable<T: Claim>(which: Claimable) -> String {
         let mut conditions = Vec::new();
         conditions.extend(T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL"));
@@ -271,8 +271,8 @@ impl Fragments {
         conditions.join(" AND ")
     }
 
-    /// What a claim sets. A row without an attempt left stays as it is, but for its `locked_by`: so
-    /// the answer shows it.
+    /// Returns the assignments of a claim. In a row that has no attempt left, only `locked_by` is
+    /// set, to NULL, by which the answer shows it.
     pub(super) fn claimed<T: Claim>(holder: &str) -> String {
         let mut set = vec![
             ("{until_column}", "{clock} + {ttl}", "{until}"),
@@ -292,7 +292,8 @@ impl Fragments {
         set.collect::<Vec<_>>().join(", ")
     }
 
-    /// What is set in a row that has no attempt left. Without a text, the row keeps its last error.
+    /// Returns the assignments that fail a row that has no attempt left. Without a text, the row
+    /// keeps its last error.
     pub(super) fn spent<T: Claim>(has_text: bool) -> String {
         let mut set = vec!["{until_column} = NULL", "{by_column} = NULL", FAILED_NOW];
         if T::ErrorMessage::COLUMN.is_some() && has_text {
@@ -301,7 +302,7 @@ impl Fragments {
         set.join(", ")
     }
 
-    /// A column with its table, and its name alone, if the table has it.
+    /// Adds a column, with its table and alone, if the table has it.
     fn add_column(&mut self, name: &'static str, table: &str, column: Option<&str>) {
         if let Some(column) = column.map(quoted) {
             self.add(name, format!("{table}.{column}"));
@@ -310,9 +311,9 @@ impl Fragments {
     }
 }
 
-/// A renewed claim.
+/// Renews a claim.
 pub(super) const RENEWED: &str = "{until_column} = {clock} + {ttl}";
-/// Claims a row that has no attempt left, so that it does not come first again at once.
+/// Claims a row that has no attempt left, so that it is not the first again at once.
 pub(super) const PARKED: &str = "{until_column} = {clock} + {ttl}, {by_column} = {holder}";
 
 pub(super) const COMPLETED_NOW: &str =
@@ -320,7 +321,7 @@ pub(super) const COMPLETED_NOW: &str =
 pub(super) const FAILED_NOW: &str =
     "{failed_column} = {failed_open}clock_timestamp(){failed_close}";
 
-/// Not done for good.
+/// Returns the conditions on rows that are not done for good.
 pub(super) fn pending<T: Claim>(column: impl Fn(&str) -> String) -> Vec<String> {
     let terminal = [T::CompletedAt::COLUMN, T::FailedAt::COLUMN];
     let terminal = terminal.into_iter().flatten();
@@ -329,8 +330,8 @@ pub(super) fn pending<T: Claim>(column: impl Fn(&str) -> String) -> Vec<String> 
         .collect()
 }
 
-/// The columns of the order, or the time from which a row can be claimed, and the columns of the
-/// key; each with its direction.
+/// Returns the columns of the order, each with its direction. By default they are the time from
+/// which a row can be claimed, and the key.
 pub(super) fn order_columns<T: Claim>(column: impl Fn(&str) -> String) -> Vec<[String; 2]> {
     let order = T::ORDER.iter();
     let mut order: Vec<_> = order

@@ -1,4 +1,4 @@
--- Locks the row of a key if it can be claimed. It waits for a locked row.
+-- Locks the row with a key if it can be claimed, and waits for a locked row.
 SELECT {selected}
 FROM {table}
 WHERE ({key}) = (:key) AND {is_claimable}{conditions}

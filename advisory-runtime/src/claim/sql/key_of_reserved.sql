@@ -1,4 +1,4 @@
--- Locks the row of a key, if its value is locked and below its limit.
+-- Locks the row with a key, if its value is locked and below its limit.
 WITH advisory_room AS MATERIALIZED ({room})
 SELECT {columns}
 FROM {table}

@@ -7,10 +7,10 @@
 //! values are locked, so the claim can be sent before the reservation is answered: without the
 //! setting it claims nothing.
 //!
-//! A value stands in these statements and in the indexes as its hash, a number, which PostgreSQL
+//! These statements and the indexes represent a value by its hash, a number, which PostgreSQL
 //! computes for any type with equality, NULL included. Two values with one hash would share a
-//! limit. A reservation reads the first rows in order and, if the values of those are at their
-//! limits, the first row of some values. If that was in vain, the next one reads more of both.
+//! limit. A reservation reads the first rows in order and, if their values are at their limits, the
+//! first row of some other values. If it locks none, the next reservation reads more of both.
 
 use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
 use super::statement::{Statement, of_claims};
@@ -25,27 +25,28 @@ pub(in crate::claim) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED N
 pub(in crate::claim) const COMMIT: &str = "COMMIT";
 pub(in crate::claim) const ROLLBACK: &str = "ROLLBACK";
 
-/// How many rows the first reservation reads in order.
+/// The number of rows that the first reservation reads in order.
 pub(in crate::claim) const NEAR: u32 = 64;
-/// How many values it looks at, if those in front are at their limit.
+/// The number of other values that it reads, if the values of these rows are at their limits.
 const FAR: u32 = 16;
-/// The first row of a value takes the server as long as so many rows in order.
+/// The number of rows in order that cost the server as much as the first row of one value.
 const ROWS_A_VALUE: u32 = 16;
 
 const IS_STALE: &str = "current_setting('transaction_isolation') \
      = ANY (CAST('{repeatable read,serializable}' AS text[]))";
-/// The hash of a row of one column is that of the value, by its type's own equality.
+/// The hash of the value, by the equality of its type.
 const VALUE: &str = "hash_record_extended(ROW({per}), 0)";
-/// Without the table, which can have several names: itself, a view, a partition and its parent.
-/// Hashed again, since the hash itself is the key of `pg_advisory_lock(hashtextextended(…, 0))`.
+/// The key does not contain the table, which can be reached by several names: its own, a view, a
+/// partition and its parent. The hash is hashed again, because users may lock the hash itself by
+/// `pg_advisory_lock(hashtextextended(…, 0))`.
 const LOCK_KEY: &str = "hashint8extended(advisory_value.value, 0)";
 const IS_WANTED: &str = "NOT (advisory_value.value = ANY (CAST(:passed_over AS int8[])))";
-/// Fewer rows of the value are running than may, by the snapshot, which can be old.
+/// The value is below its limit, by the snapshot, which can be old.
 const HAS_ROOM: &str =
     "(SELECT count(*) FROM {table} WHERE {is_claimed} AND {until} > {clock}) < {value_limit}";
-/// With it and the value in front of the order, only the index on the value and the order gives the
-/// first rows without a sort. An equation would leave the order to the index for all values, in
-/// which the server expects a row of each value soon, and reads the whole backlog of another one.
+/// An `= ANY` makes the server use the index on the value and the order, because only that index
+/// returns the first rows without a sort if the value precedes the order. For an `=` the server may
+/// use the index on the order alone, and then read the whole backlog of another value.
 const IS_OF_VALUE: &str = "{value} = ANY (ARRAY[advisory_value.value])";
 
 impl<'a, T: Claim> Statement<'a, T, ()> {
@@ -102,7 +103,7 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
 }
 
 impl<'a, T: Claim, K> Statement<'a, T, K> {
-    /// Locks the value of the row of a key. It waits for the lock.
+    /// Locks the value of the row with a key, and waits for the lock.
     pub(in crate::claim) fn reserve_key(key: K) -> Self {
         let text = cached::<T>(Form::ReserveKey, || {
             Fragments::of_limit::<T>(Claimable::ByKey).fill(include_str!("reserve_key.sql"))
@@ -110,7 +111,7 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         Self::new(text, key, "".into())
     }
 
-    /// Claims the row of a key, if its value is locked and below its limit.
+    /// Claims the row with a key, if its value is locked and below its limit.
     pub(in crate::claim) fn reserved_key(worker: &'a str, key: K, wanted: Wanted<'a>) -> Self {
         let text = cached::<T>(Form::ReservedKey, || {
             let mut fragments = Fragments::of_limit::<T>(Claimable::ByKey);
@@ -130,7 +131,7 @@ const fn claimable(is_fresh: bool) -> Claimable {
 }
 
 impl Fragments {
-    /// With those of the column with the values.
+    /// Returns the fragments of the table and of the column `per`.
     fn of_limit<T: Claim>(which: Claimable) -> Self {
         let mut fragments = Self::of::<T>();
         let table = table::<T>();
@@ -145,7 +146,7 @@ impl Fragments {
         let pending = pending::<T>(|column| format!("{table}.{}", quoted(column)));
         let pending: Vec<_> = pending.iter().map(|is| format!(" AND {is}")).collect();
         fragments.add("and_pending", pending.concat());
-        // By the literal condition of the index.
+        // It contains the condition of the index literally.
         fragments.add(
             "is_claimed",
             "{value} = advisory_value.value{and_pending} AND {by} IS NOT NULL",
@@ -160,21 +161,21 @@ impl Fragments {
     }
 }
 
-/// The columns of the order under names of their own.
+/// Returns the columns of the order with aliases.
 fn named(order: &[[String; 2]]) -> String {
     let columns = order.iter().enumerate();
     let columns = columns.map(|(nth, [column, _])| format!("{column} AS order_{nth}"));
     columns.collect::<Vec<_>>().join(", ")
 }
 
-/// The order by these names.
+/// Returns the order by these aliases.
 fn by_name(order: &[[String; 2]]) -> Vec<[String; 2]> {
     let columns = order.iter().enumerate();
     let columns = columns.map(|(nth, [_, direction])| [format!("order_{nth}"), direction.clone()]);
     columns.collect()
 }
 
-/// What the indexes for these statements contain.
+/// Returns the definitions of the indexes for these statements.
 pub(in crate::claim) fn indexes<T: Claim>() -> Vec<String> {
     let Some(column) = T::Per::COLUMN else {
         return Vec::new();
@@ -183,7 +184,8 @@ pub(in crate::claim) fn indexes<T: Claim>() -> Vec<String> {
     indexes_of(column, &order, pending::<T>(quoted), T::LockedBy::NAME).into()
 }
 
-/// The rows of a value in order, and the claimed rows of a value.
+/// Returns the definitions of the indexes on the rows of a value in order, and on the claimed rows
+/// of a value.
 pub(super) fn indexes_of(
     column: &str,
     order: &str,

@@ -1,14 +1,15 @@
-//! How a worker listens for notifications about its table.
+//! The statements of a worker that listens for notifications about its table.
 
 use super::fragments::Fragments;
 use crate::claim::table::Claim;
 
-/// One channel for all tables. The payload is the table's number, which a renaming does not change.
+/// Listens on one channel for all tables. The payload is the table's oid, which a renaming does not
+/// change.
 pub(in crate::claim) const LISTEN: &str = "LISTEN advisory_claim";
 
-/// Asks for the table's number, which for a partition is that of its root, and whether this
-/// connection is its own session, so that notifications reach it; NULL if they do not. `told` is
-/// the process id that the connection was told.
+/// Returns the query for the table's oid, or for the oid of its root if the table is a partition.
+/// Its result is NULL if notifications do not reach this connection, because a pooler gives it
+/// another session. `told` is the process id from the connection's startup.
 pub(in crate::claim) fn number<T: Claim>(told: u32) -> String {
     let mut fragments = Fragments::of::<T>();
     fragments.add("told", told.to_string());

@@ -1,5 +1,5 @@
-//! Statements about many claims, whose values are arrays: their text does not depend on how many
-//! there are.
+//! Statements about many claims. Their values are arrays, so the text does not depend on the number
+//! of claims.
 
 use super::end_columns::{MANY, Pause, TypeSets, end_of, millis, transaction};
 use super::fragments::{Claimable, FAILED_NOW, Fragments, PARKED, RENEWED, has_last_attempt};
@@ -24,18 +24,18 @@ type Keys<'a, T> = <<T as Claim>::KeyValue<'a> as RowKey<<T as Claim>::Key>>::Ar
 pub(in crate::claim) struct ManyKeys<'a, T: Claim> {
     text: Arc<Text>,
     keys: Keys<'a, T>,
-    /// The claims' own `locked_by`.
+    /// The `locked_by` of each claim.
     holders: Vec<&'a str>,
-    /// The transactions to ask for.
+    /// The transactions to look up.
     transactions: Vec<i64>,
-    /// That of rows that are claimed.
+    /// The `locked_by` of a new claim.
     holder: Cow<'a, str>,
     wanted: Wanted<'a>,
     ends: Vec<i16>,
     messages: Vec<Option<&'a str>>,
-    /// In milliseconds; `None` for that of the backoff.
+    /// In milliseconds; `None` for the backoff.
     pauses: Vec<Option<i64>>,
-    /// What the row's type sets where a row is completed, and where it fails.
+    /// The columns that the row's type sets when a row is completed, and when it fails.
     completed: Option<Fragment<'static>>,
     failed: Option<Fragment<'static>>,
 }
@@ -74,7 +74,7 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         Self::new(text, jobs)
     }
 
-    /// How the transactions have ended that ended these claims.
+    /// Looks up the outcome of the transactions that ended these claims.
     pub(in crate::claim) fn settled(jobs: &[&'a Claimed<T>]) -> Self {
         let text = cached::<T>(Form::Settled, || {
             Fragments::of::<T>().fill(include_str!("settled.sql"))
@@ -88,7 +88,7 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         }
     }
 
-    /// Ends rows that have no attempt left: these, and others among the first ones.
+    /// Ends these rows, and others among the first ones that have no attempt left.
     pub(in crate::claim) fn spent(
         worker: &'a str,
         met: &'a [T],
@@ -119,7 +119,6 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         }
     }
 
-    /// Ends claims.
     pub(in crate::claim) fn end(
         ends: &[OneEnd<'a, T>],
         changes: &'a [Fragment<'a>],
@@ -139,7 +138,7 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
         };
         let text = cached::<T>(form, || {
             let mut fragments = Fragments::of::<T>();
-            // A row that is deleted must not be referred to by an open transaction.
+            // The stronger lock conflicts with open transactions that refer to a row to delete.
             let lock = if kinds & DELETE == 0 {
                 "NO KEY UPDATE"
             } else {
@@ -184,16 +183,16 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
     }
 }
 
-/// What a statement that ends claims does with locked rows.
+/// The way in which a statement that ends claims treats locked rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::claim) enum Locked {
     Wait,
     Skip,
-    /// It fails after a short wait, and then changes nothing.
+    /// The statement fails after a short wait, and changes nothing.
     Fail,
 }
 
-/// Each kind of end, with its part of a statement about many.
+/// Each kind of end, with the name of its part of the statement.
 const ENDS: [(End, &str); 5] = [
     (End::Complete, "completed"),
     (End::Fail, "failed"),
@@ -202,7 +201,7 @@ const ENDS: [(End, &str); 5] = [
     (End::Delete, "deleted"),
 ];
 
-/// The place of an end in `ENDS`.
+/// Returns the index of an end in `ENDS`.
 const fn kind(end: End) -> u8 {
     match end {
         End::Complete => 0,
@@ -216,7 +215,7 @@ const fn kind(end: End) -> u8 {
 const RETRY: u8 = 1 << kind(End::Retry { after: None });
 const DELETE: u8 = 1 << kind(End::Delete);
 
-/// The ends of these kinds.
+/// Returns the ends of these kinds.
 fn ends_of(kinds: u8) -> impl Iterator<Item = (End, &'static str)> {
     debug_assert_eq!(
         kinds >> ENDS.len(),
@@ -227,8 +226,8 @@ fn ends_of(kinds: u8) -> impl Iterator<Item = (End, &'static str)> {
     ends.filter(move |(end, _)| kinds & 1 << kind(*end) != 0)
 }
 
-/// The arrays that ends of these kinds need, and their columns: each costs the server as much as
-/// the keys.
+/// Returns the arrays that ends of these kinds need, and their columns. Unneeded ones are left out,
+/// because each costs the server as much as the keys.
 fn values_of(kinds: u8) -> [&'static str; 2] {
     let have_message = ends_of(kinds).any(|(end, _)| end.has_message());
     match (kinds.is_power_of_two(), have_message) {
@@ -247,8 +246,8 @@ const IS_HELD: &str = " AND {by} = {claim_holder} AND {until} > ({clock} + CAST(
      AND (SELECT {is_durable} AND set_config('lock_timeout', '{lock_timeout}ms', true) IS NOT NULL)";
 
 impl Fragments {
-    /// One statement for each kind of end, and the answer. What the caller sets is instead of what
-    /// the row's type sets, but for a retry, which fails at the last attempt only.
+    /// Adds a statement for each kind of end, and the answer. The caller's changes replace those of
+    /// the row's type, except when a retry fails the row at the last attempt.
     fn add_ends<T: Claim>(
         &mut self,
         kinds: u8,
@@ -318,12 +317,12 @@ impl Fragments {
     }
 }
 
-/// Whether triggers of the table change or replace what an end writes.
+/// Returns the query for whether triggers of the table can change or replace what an end writes.
 pub(in crate::claim) fn triggers<T: Claim>() -> String {
     Fragments::of::<T>().fill(include_str!("triggers.sql"))
 }
 
-/// The open transaction, whose idle time it bounds.
+/// Returns the query for the id of the open transaction, which also limits its idle time.
 pub(in crate::claim) fn transaction_of<T: Claim>() -> String {
     format!("SELECT {}", transaction::<T>())
 }
@@ -365,7 +364,7 @@ impl<T: Claim> Query for ManyKeys<'_, T> {
     type SqlType = Untyped;
 }
 
-/// Prepared by its text.
+/// A statement is prepared under its text.
 impl<T: Claim> QueryId for ManyKeys<'_, T> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;

@@ -1,7 +1,8 @@
-//! Where a row stands in the order of the claims, and the rows from there on.
+//! The position of a row in the order of the claims, and the condition on the rows from there on.
 //!
-//! Rows that were ended stay in the index until a vacuum, and every claim passes over them: many,
-//! if a long transaction keeps them. A worker therefore begins where its last claim ended.
+//! Rows that were ended stay in the index until a vacuum, and every claim passes over them. There
+//! are many if a long transaction prevents the vacuum. A worker therefore begins where its last
+//! claim ended.
 
 use super::fragments::{Fragments, order_columns};
 use super::statement::Statement;
@@ -14,7 +15,7 @@ use diesel::query_builder::{AstPass, QueryFragment};
 use diesel::sql_types::Text as SqlText;
 use std::sync::Arc;
 
-/// A condition on the rows to claim.
+/// The condition that a row does not precede a position.
 #[derive(Clone, Debug)]
 pub(in crate::claim) struct FromPosition {
     text: Arc<Text>,
@@ -22,7 +23,7 @@ pub(in crate::claim) struct FromPosition {
 }
 
 impl FromPosition {
-    /// Whether rows of this order can be compared with a position.
+    /// Returns `true` if rows in this order can be compared with a position.
     pub(in crate::claim) fn is_possible<T: Claim>() -> bool {
         let columns = order_columns::<T>(str::to_owned);
         columns.iter().all(|[_, direction]| direction.is_empty())
@@ -70,7 +71,7 @@ impl<T: Claim, K> Statement<'_, T, K> {
     }
 }
 
-/// The columns of the order, as `of` writes each.
+/// Returns the columns of the order, each written by `of`.
 fn names<T: Claim>(of: impl Fn(&str) -> String) -> String {
     let columns = order_columns::<T>(of).into_iter();
     let columns: Vec<_> = columns.map(|[column, _]| column).collect();

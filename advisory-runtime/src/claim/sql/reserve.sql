@@ -1,7 +1,7 @@
 -- Locks the values of the first rows that can be claimed, at most {width}: none of :passed_over, and none at its limit.
 --
 -- Reads the first {reach} rows. If there are more, and these have too few values, reads the first rows of {far} values, in a
--- circle that begins anywhere, at :start: one value's rows may stand in front of all others.
+-- circle that begins at a random :start, because the rows of one value may precede all others.
 WITH RECURSIVE advisory_row AS MATERIALIZED (
     SELECT {value} AS value FROM {table} WHERE {is_claimable}{conditions} ORDER BY {order} LIMIT {reach}
 ),
@@ -15,11 +15,11 @@ advisory_near AS MATERIALIZED (
 advisory_locked_near AS MATERIALIZED (
     SELECT advisory_value.value
     FROM advisory_near AS advisory_value
-    -- A `CASE`, because the server would call the function first, which is cheaper than the count.
+    -- Without the `CASE` the server would call the function first, because it is cheaper than the count.
     WHERE CASE WHEN {has_room} THEN pg_try_advisory_xact_lock({lock_key}) END
     LIMIT {width}
 ),
--- The server reads no more of the circle than is asked for.
+-- The server reads only as much of the circle as `advisory_walked` fetches.
 advisory_circle (value) AS (
     SELECT {first_value}
     WHERE (SELECT count(*) FROM advisory_locked_near) < {width} AND (SELECT count(*) FROM advisory_row) = {reach}

@@ -1,4 +1,4 @@
--- Locks the value of the row of a key. It waits for the lock.
+-- Locks the value of the row with a key, and waits for the lock.
 WITH advisory_locked AS MATERIALIZED (
     SELECT advisory_value.value, pg_advisory_xact_lock({lock_key}) AS locked
     FROM (SELECT {value} AS value FROM {table} WHERE ({key}) = (:key) OFFSET 0) AS advisory_value

@@ -1,4 +1,4 @@
--- The answer of a reservation: the locked values, whether the transaction's snapshot is too old to count by, and how long it waited.
+-- The answer of a reservation: the locked values, whether the transaction's snapshot may be too old to count, and the time of the wait.
 set_config(
     'advisory.claim',
     CASE

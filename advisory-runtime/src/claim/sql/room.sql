@@ -1,7 +1,7 @@
--- How many rows of each locked value may be claimed.
+-- The number of rows of each locked value that may be claimed.
 --
--- A claim that has expired may be renewed at this moment, by a statement that began before its expiry. Then its row is locked, or no
--- longer expired as soon as it can be locked, and it counts as running. A row that is locked here is no longer renewed.
+-- A statement that began before the expiry of a claim may renew it at this moment. The row is then locked, or no longer expired once
+-- it can be locked, and it counts as running. A row that is locked here can no longer be renewed.
 SELECT
     advisory_value.value,
     ({value_limit} - (SELECT count(*) FROM {table} WHERE {is_claimed} AND {until} IS NOT NULL))

@@ -1,4 +1,4 @@
-//! What claims need in the database: columns, indexes and triggers.
+//! The columns, indexes and triggers that claims need.
 
 use super::limit::indexes_of;
 use super::{literal, only, quoted};
@@ -14,8 +14,8 @@ const COLUMNS: [(&str, &str); 7] = [
     ("error_message", "text"),
 ];
 
-/// The number of a table's root, if it is a partition: a trigger on each row runs for the
-/// partition.
+/// Notifies with the oid of the table, or of its root if the table is a partition: a trigger for
+/// each row runs on the partition.
 const NOTIFY: &str = "\
 CREATE OR REPLACE FUNCTION advisory_claim_notify() RETURNS trigger
 LANGUAGE plpgsql SET search_path TO pg_catalog, pg_temp AS $$
@@ -36,7 +36,7 @@ pub(in crate::claim) fn drop_columns(table: &str) -> String {
     format!("ALTER TABLE {table}\n{};\n", columns.join(",\n"))
 }
 
-/// What the indexes contain.
+/// Returns the definitions of the indexes.
 pub(in crate::claim) fn indexes(order: &[(String, &str)], per: Option<&str>) -> Vec<String> {
     let order: Vec<_> = order
         .iter()
@@ -51,8 +51,9 @@ pub(in crate::claim) fn indexes(order: &[(String, &str)], per: Option<&str>) -> 
     indexes
 }
 
-/// The triggers that wake workers up: for rows that come in, and for rows that can be claimed
-/// again. With a limit for each value, the end of any claim makes room for another one.
+/// Returns the triggers that wake workers up, for new rows and for rows that can be claimed again.
+/// With a limit for each value, they also run at the end of any claim, which makes room for
+/// another.
 pub(in crate::claim) fn create_triggers(table: &str, has_limit: bool) -> String {
     let open = if has_limit {
         ""

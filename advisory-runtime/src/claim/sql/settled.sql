@@ -1,4 +1,4 @@
--- How transactions have ended that ended claims, without waiting for them, and who holds the row.
+-- Looks up the outcome of transactions that ended claims, without waiting for them, and the holder of each row.
 SELECT
     asked.nth,
     {outcome},

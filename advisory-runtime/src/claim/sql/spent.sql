@@ -5,7 +5,7 @@ WITH advisory_first AS MATERIALIZED (
 advisory_claim AS MATERIALIZED (
     SELECT {columns}
     FROM {table}
-    -- One `ANY`: of two with `OR` the server would make filters, and read the whole table.
+    -- One `ANY`, because the server would make filters of two with `OR`, and read the whole table.
     WHERE ({key}) = ANY (SELECT * FROM advisory_first UNION ALL SELECT * FROM ROWS FROM (:keys) AS met)
         AND {is_spent}
         AND {is_free}

@@ -1,9 +1,9 @@
-//! The state of a row, and how many rows are in each.
+//! The state of a row, and the count of rows in each state.
 
 use super::fragments::Fragments;
 use crate::claim::table::{Claim, MaybeCount, MaybeRunAt, MaybeTime};
 
-/// How many rows of the table are in each state.
+/// Returns the query that counts the rows of the table in each state.
 pub(in crate::claim) fn counts<T: Claim>() -> String {
     let mut fragments = Fragments::of::<T>();
     fragments.add("state", state::<T>());
@@ -12,7 +12,7 @@ pub(in crate::claim) fn counts<T: Claim>() -> String {
     )
 }
 
-/// The name of a row's state.
+/// Returns the SQL for the name of a row's state.
 pub(in crate::claim) fn state<T: Claim>() -> String {
     const IS_LATER: &str = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
     let has_run_at = T::RunAt::COLUMN.is_some();

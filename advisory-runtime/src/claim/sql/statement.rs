@@ -21,26 +21,26 @@ use std::sync::Arc;
 pub(in crate::claim) struct Statement<'a, T: Claim, K, Id = ()> {
     text: Arc<Text>,
     key: K,
-    /// The `locked_by` of a claim, the beginning of that of several, or an array of values in SQL.
+    /// The `locked_by` of a claim, the common beginning of several, or an array of values in SQL.
     holder: Cow<'a, str>,
     message: Option<&'a str>,
     /// The pause before another attempt, in milliseconds.
     pause: i64,
-    /// How many rows to claim, or a number before the first value to look at.
+    /// The most rows to claim, or the number after which a reservation begins.
     pub(super) limit: i64,
     wanted: Wanted<'a>,
     selection: T::Selection,
     row: PhantomData<fn() -> (T, Id)>,
 }
 
-/// Up to so many rows are claimed by the same statement.
+/// The most rows that one text claims; more rows need texts of their own.
 const MANY: u32 = 1_024;
 
 /// A text by its number.
 #[derive(Debug)]
 pub(in crate::claim) struct Fixed<const N: u8>;
 
-/// What Diesel calls a statement.
+/// The part of a statement's `QueryId` that differs between the texts for a type of row.
 pub(in crate::claim) trait Id: 'static {
     const IS_FIXED: bool;
 }
@@ -134,7 +134,7 @@ impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
     }
 
     /// Ends a claim. Inside an open transaction it returns the transaction's id, if the claim was
-    /// held, and bounds its idle time.
+    /// held, and limits its idle time.
     pub(in crate::claim) fn end(locked_by: &'a str, key: K, ending: &Ending<'a>) -> Self {
         let how = ending.how;
         let (end, pause) = form_of::<T>(ending.end);
@@ -164,7 +164,7 @@ impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
     }
 }
 
-/// The end of a claim, and how it is sent.
+/// The end of a claim, and the way in which it is sent.
 #[derive(Clone, Copy)]
 pub(in crate::claim) struct Ending<'a> {
     pub(in crate::claim) end: End,
@@ -174,7 +174,7 @@ pub(in crate::claim) struct Ending<'a> {
     pub(in crate::claim) how: How,
 }
 
-/// What the text of an end depends on.
+/// Returns the parts of an end on which its text depends.
 pub(super) fn form_of<T: Claim>(end: End) -> (End, Pause) {
     match end_of::<T>(end) {
         End::Retry { after } => {
@@ -185,16 +185,16 @@ pub(super) fn form_of<T: Claim>(end: End) -> (End, Pause) {
     }
 }
 
-/// The `locked_by` of one new claim. To make its UUID takes the server three times as long.
+/// Makes the `locked_by` of one new claim. The server would take three times as long.
 pub(super) fn of_claim<T: Claim>(worker: &str) -> Cow<'_, str> {
-    // Version 4, and the variant of RFC 9562.
+    // A UUID of version 4, with the variant of RFC 9562.
     let (mut high, low) = ((random() & !0xf000) | 0x4000, (random() >> 2) | (1 << 63));
     let mut holder = String::with_capacity(worker.len() + 37);
     if <T::LockedBy as Expression>::SqlType::IS_NAMED {
         holder.push_str(&text(worker));
         holder.push('#');
     }
-    // Without `format!`, which takes longer than all else here.
+    // `format!` would take longer than all the rest.
     for at in 0..32 {
         if matches!(at, 8 | 12 | 16 | 20) {
             holder.push('-');
@@ -210,7 +210,8 @@ pub(super) fn of_claim<T: Claim>(worker: &str) -> Cow<'_, str> {
     holder.into()
 }
 
-/// What the `locked_by` of several new claims begins with: all but the last part of the UUID.
+/// Makes the common beginning of the `locked_by` of several new claims: all but the last part of
+/// the UUID.
 pub(super) fn of_claims<T: Claim>(worker: &str) -> Cow<'_, str> {
     let mut holder = of_claim::<T>(worker).into_owned();
     holder.truncate(holder.len() - 12);
@@ -218,19 +219,19 @@ pub(super) fn of_claims<T: Claim>(worker: &str) -> Cow<'_, str> {
 }
 
 impl Fragments {
-    /// What the files that lock rows need.
+    /// Adds the fragments of the files that lock rows.
     pub(super) fn select<T: Claim>(&mut self, which: Claimable, columns: &str, limit: u32) {
         self.add("selected", columns);
         self.add("is_claimable", Self::is_claimable::<T>(which));
         self.add("limit", limit.to_string());
     }
 
-    /// The text of a claim on the row that `{rows}` locks.
+    /// Returns the text of a claim on the row that `{rows}` locks.
     fn claim_one<T: Claim>(self) -> String {
         self.claim::<T>(include_str!("claim_one.sql"), "{holder}")
     }
 
-    /// The text of a claim on the rows that `{rows}` locks.
+    /// Returns the text of a claim on the rows that `{rows}` locks.
     pub(super) fn claim_many<T: Claim>(self) -> String {
         self.claim::<T>(include_str!("claim.sql"), "{nth_holder}")
     }
@@ -262,7 +263,7 @@ impl<T: Claim, K: QueryFragment<Pg>, N> QueryFragment<Pg> for Statement<'_, T, K
 }
 
 impl Wanted<'_> {
-    /// The caller's SQL of this name.
+    /// Writes the caller's SQL with this name.
     pub(super) fn walk_ast<'b>(
         &'b self,
         name: &str,
@@ -293,7 +294,7 @@ impl<T: Claim, K, N> Query for Statement<'_, T, K, N> {
     type SqlType = Untyped;
 }
 
-/// Prepared by its text, as Diesel's own updates are, or by its number.
+/// A statement is prepared under its text, like Diesel's own updates, or under its number.
 impl<T: Claim, K, N: Id> QueryId for Statement<'_, T, K, N> {
     type QueryId = (PhantomData<T>, N);
     const HAS_STATIC_QUERY_ID: bool = N::IS_FIXED;

@@ -1,5 +1,5 @@
-//! The texts of statements, which are made once in a process: to make one takes longer than to send
-//! it.
+//! The texts of statements. Each is made once in a process, because making it takes longer than
+//! sending it.
 
 use super::end_columns::{How, Pause};
 use super::many::Locked;
@@ -10,12 +10,12 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-/// What a statement does, and all that its text depends on besides the type of row.
+/// The kind of a statement, and everything else on which its text depends, except the type of row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     First,
     Next {
-        /// How many rows it can claim.
+        /// The most rows that it can claim.
         most: u32,
         is_fresh: bool,
     },
@@ -36,7 +36,7 @@ pub(super) enum Form {
         /// A bit for each kind of end.
         kinds: u8,
         locked: Locked,
-        /// Whether the row's type sets columns where a row fails.
+        /// `true` if the row's type sets columns when a row fails.
         sets_failed: bool,
         has_changes: bool,
     },
@@ -55,18 +55,19 @@ pub(super) enum Form {
     FromPosition,
 }
 
-/// What becomes of a row that has no attempt left.
+/// The way in which a row that has no attempt left ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::claim) enum SpentWay {
     Fails,
-    /// A column refuses the text.
+    /// For a column that refuses the text.
     FailsWithoutText,
-    /// The row refuses the end: it is claimed, so that it does not come first again at once.
+    /// For a row that refuses the end. It is claimed, so that it is not the first again at once.
     Parks,
 }
 
 impl Form {
-    /// Whether the text is kept. A process that gives many numbers would keep a text for each.
+    /// Returns `true` if the text is kept. Texts for large numbers are not, because a process may
+    /// use many numbers.
     const fn is_kept(self) -> bool {
         match self {
             Self::Reserve { width: number, .. } | Self::NextOfReserved { limit: number, .. } => {
@@ -92,7 +93,7 @@ impl Text {
             match (part, values.last_mut()) {
                 (Part::Value(name), _) => values.push((name.into(), Box::default())),
                 (Part::Sql(sql), Some((_, after))) => *after = sql.into(),
-                // The word by which people find the statements of claims.
+                // People find the statements of claims by this word.
                 (Part::Sql(sql), None) => first = format!("/*advisory_claim*/{sql}"),
             }
         }
@@ -100,7 +101,7 @@ impl Text {
         Self { first, values }
     }
 
-    /// The SQL in front of the first value.
+    /// Returns the SQL before the first value.
     pub(super) const fn first(&self) -> &str {
         &self.first
     }
@@ -114,7 +115,7 @@ type Texts = HashMap<(TypeId, Form), Arc<Text>>;
 
 static TEXTS: LazyLock<RwLock<Texts>> = LazyLock::new(RwLock::default);
 
-/// The text of this form for this type of row, made by `make` the first time.
+/// Returns the text of this form for this type of row. Calls `make` the first time.
 pub(super) fn cached<T: Claim>(form: Form, make: impl FnOnce() -> String) -> Arc<Text> {
     let make = || Arc::new(Text::new(&make()));
     if !form.is_kept() {

@@ -1,4 +1,4 @@
--- Whether a trigger can take a changed row out of the table, or keep it as it is: then the server counts no change.
+-- Returns true if a trigger can remove a changed row from the table or keep it as it was: the server then counts no change.
 SELECT EXISTS (
     SELECT
     FROM pg_trigger AS t

@@ -1,5 +1,5 @@
-//! Claims as many rows as the worker has room for, waits if there are none, and gives back what
-//! waits for too long.
+//! Claims as many rows as the worker has room for, waits if there are none, and releases rows that
+//! have waited too long for a slot.
 
 use super::room::Suspect;
 use super::shared::{LAST_END, Shared, Waiting};
@@ -20,11 +20,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// The pauses after failed claims.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(100), Duration::from_secs(10));
-/// How long a connection, and a claim, may take at first: it waits for no row. The limit doubles
-/// with each claim that had no answer.
+/// The shortest and the longest timeout of a connection and of a claim, which waits for no row. It
+/// doubles after each claim without an answer.
 const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
-
-/// How long a row waits for a slot at most.
+/// The longest time that a row waits for a slot.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Claims until `stop` is ready.
@@ -42,8 +41,7 @@ pub(super) async fn feed<T: Claim, R: Reach>(
         let Some(limit) = unless(stop.as_mut(), until_room(settings, shared)).await else {
             return Ok(());
         };
-        // A connection is not waited for any more when the worker stops. A claim on its way is, for
-        // some seconds.
+        // A stop cancels the wait for a connection. A claim that is sent gets some seconds more.
         let conn = timeout(answer, source.connection(is_fresh));
         let conn = match unless(stop.as_mut(), conn).await {
             None => return Ok(()),
@@ -65,18 +63,17 @@ pub(super) async fn feed<T: Claim, R: Reach>(
             }
             Err(error) => Err(error),
         };
-        // Where values have limits, another claim is then in vain until a row ends.
+        // With a limit for each value, the next claim finds nothing until a row ends.
         let is_rest = T::Per::COLUMN.is_some() && matches!(&taken, Ok(taken) if !taken.may_be_more);
         let taken = start.record(&asked, taken);
         let taken = taken.and_then(|claimed| wait(source, settings, claimed, suspect, shared));
-        // The pool may hand out another connection that is gone or that refuses the statement each
-        // time.
+        // The pool's other connections may be lost too, or refuse the statement too.
         is_fresh = matches!(&taken, Err(Error::Pool(_) | Error::Database(_))) && !is_fresh;
         answer = match &taken {
             Err(Error::Pool(_)) => (answer * 2).min(ANSWER[1]),
             _ => ANSWER[0],
         };
-        // What has come then is released.
+        // Rows that arrive after the stop are released.
         let is_stopped = is_ready(&mut stop).await;
         if is_stopped && taken.is_ok() {
             return Ok(());
@@ -123,7 +120,7 @@ pub(super) async fn feed<T: Claim, R: Reach>(
 async fn until_room<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Shared<T, R>) -> u32 {
     loop {
         let mut ended = pin!(shared.room.ended.notified());
-        // The worker's future polls this one too when a body has returned or begins.
+        // The worker's future also polls this one when a body returns or begins.
         let wanted = poll_fn(|context| match shared.wanted(settings) {
             0 => ended.as_mut().poll(context).map(|()| None),
             wanted => Poll::Ready(Some(wanted)),
@@ -134,15 +131,16 @@ async fn until_room<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sha
         };
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         if T::Per::COLUMN.is_some() {
-            // Each number is a statement of its own on each connection, so a few numbers have to
-            // do.
+            // Each limit is a separate prepared statement on each connection, so only powers of two
+            // are used.
             return 1 << wanted.checked_ilog2().unwrap_or(0);
         }
         return wanted;
     }
 }
 
-/// Lets claimed rows wait for a free slot, and has them renewed; whether there were any.
+/// Adds claimed rows to those that wait for a slot, and has the keeper renew them. Returns `true`
+/// if there were any.
 fn wait<T: Claim, R: Reach>(
     source: &dyn Source<T, Reach = R>,
     settings: &Settings<'_, T>,
@@ -164,7 +162,7 @@ fn wait<T: Claim, R: Reach>(
     let mut last = None;
     let mut waiting = shared.waiting();
     for (claimed, kept) in claimed.into_iter().zip(kept) {
-        // It begins when all others have begun.
+        // A suspect begins after all others.
         let is_suspect = claimed.has_expired_before() && last.is_none();
         let place = shared
             .room
@@ -186,7 +184,7 @@ fn wait<T: Claim, R: Reach>(
     Ok(true)
 }
 
-/// Gives rows back that have waited for too long: another worker may have nothing to do.
+/// Releases rows that have waited too long for a slot, because another worker may be idle.
 pub(super) async fn give_back<T: Claim, R: Reach>(shared: &Shared<T, R>) {
     let longest = (ttl::<T>() / 4).min(LONGEST_WAIT);
     loop {
@@ -203,15 +201,15 @@ pub(super) async fn give_back<T: Claim, R: Reach>(shared: &Shared<T, R>) {
         if !late.is_empty() {
             shared.pace().is_blocked = true;
         }
-        // Which releases them in the background.
+        // Dropping the rows releases them in the background.
         drop(late);
     }
 }
 
-/// Whether the server has refused the statement, and not a row been unreadable, the connection
-/// lost, or the server read only for a while. For another reason that may pass it must have refused
-/// it for some seconds, but a mistake in its text, or a kind of table that Citus refuses, is told
-/// at once.
+/// Returns `true` if the worker must return the error, because a later claim would fail too. That
+/// is so at once for a mistake in the statement and for a kind of table that Citus does not
+/// support. A reason that may pass becomes final after some seconds. A row that cannot be read, a
+/// lost connection and a server that is read only are never final.
 fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
     match error {
         DieselError::DeserializationError(_)
@@ -225,8 +223,7 @@ fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
     }
 }
 
-/// Waits until there may be a row: for a notification, the end of a row whose value has a limit, or
-/// the time of the next look.
+/// Waits for a notification, for the end of a row if values have limits, or for the next poll.
 async fn until_woken<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Shared<T, R>) {
     let mut woken = pin!(shared.wake.notified());
     let waiting = async {

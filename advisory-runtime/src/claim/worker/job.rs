@@ -1,4 +1,4 @@
-//! The body of one row: caught if it panics, observed, and its row ended.
+//! Runs the body of one row, catches its panic, and has its claim ended.
 
 use super::Settings;
 use super::shared::{Shared, Waiting};
@@ -19,9 +19,9 @@ use tokio::time::{Instant, timeout};
 struct Observed<T: Claim> {
     job: Claimed<T>,
     since: Instant,
-    /// How long the body ran, once it is over.
+    /// The time that the body ran, once it has returned.
     ran: Option<Duration>,
-    is_told: bool,
+    is_finished: bool,
 }
 
 impl<T: Claim> Observed<T> {
@@ -31,12 +31,12 @@ impl<T: Claim> Observed<T> {
             job,
             since: Instant::now(),
             ran: None,
-            is_told: false,
+            is_finished: false,
         }
     }
 
     fn tell(&mut self, outcome: BodyOutcome<'_, Error>) {
-        self.is_told = true;
+        self.is_finished = true;
         let finished = Event::Finished {
             row: &self.job,
             outcome,
@@ -48,20 +48,20 @@ impl<T: Claim> Observed<T> {
 
 impl<T: Claim> Drop for Observed<T> {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.is_finished {
             self.tell(BodyOutcome::Dropped);
         }
     }
 }
 
-/// How a body failed, and the text for its row.
+/// The failure of a body, and the message for its row.
 struct Failed {
     message: String,
     has_panicked: bool,
 }
 
-/// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped: it runs to
-/// its end, and holds its slot meanwhile.
+/// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped, so it runs
+/// to its end and holds its slot until then.
 pub(super) async fn job<T, R, E, F>(
     settings: &Settings<'_, T>,
     shared: &Shared<T, R>,
@@ -97,7 +97,7 @@ pub(super) async fn job<T, R, E, F>(
         Ok(()) => ClaimEnd::new(End::Complete),
         Err(failed) => ClaimEnd::failed(settings.on_err, &failed.message),
     };
-    // The slot is free again: the end goes together with others.
+    // The slot is free now. The keeper sends the end together with others.
     kept.end_then(
         end,
         Box::new(move |done| {
@@ -113,7 +113,7 @@ pub(super) async fn job<T, R, E, F>(
     );
 }
 
-/// The body, whose panics are failures.
+/// Calls the body, and turns its panic into a failure.
 async fn caught_body<T, R, E, F>(
     settings: &Settings<'_, T>,
     shared: &Shared<T, R>,
@@ -126,7 +126,7 @@ where
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    // The text is made here, because that can panic too.
+    // Making the text can panic too.
     let called = async {
         let result = body(claimed.clone()).await;
         result.map_err(|error| error.to_string())
@@ -155,7 +155,7 @@ where
     Err(failed)
 }
 
-/// Whether the row of a failed body can be claimed again at once.
+/// Returns `true` if the row of a failed body can be claimed again at once.
 fn is_released<T: Claim>(on_err: End) -> bool {
     match end_of::<T>(on_err) {
         End::Retry { .. } => T::RunAt::COLUMN.is_none(),
@@ -163,8 +163,7 @@ fn is_released<T: Claim>(on_err: End) -> bool {
     }
 }
 
-/// The future's output, or the message of its panic, also of one in the destructor of what it
-/// holds.
+/// Returns the future's output, or the message of a panic in the future or its destructor.
 async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = DropCaught(Some(Box::pin(future)));
     std::future::poll_fn(move |context| {
@@ -177,7 +176,7 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
             Ok(Poll::Ready(output)) => Ok(output),
             Err(panic) => Err(message(&*panic)),
         };
-        // After a panic it is not polled again.
+        // The future must not be polled again after a panic.
         let dropped = future.drop_caught();
         Poll::Ready(result.and_then(|output| dropped.map(|()| output)))
     })
@@ -197,7 +196,6 @@ impl<F> DropCaught<F> {
 
 impl<F> Drop for DropCaught<F> {
     fn drop(&mut self) {
-        // Nobody is there to hear of it.
         drop(self.drop_caught());
     }
 }

@@ -1,8 +1,8 @@
-//! Listens for notifications about tables, on one connection outside the pool for all workers of a
-//! pool in this process.
+//! Listens for notifications about tables. All workers of a pool in this process share one
+//! connection, outside the pool.
 
 use super::Settings;
-use super::shared::locked;
+use crate::claim::mutex::locked;
 use crate::claim::sql::listen::{LISTEN, number};
 use crate::claim::table::Claim;
 use crate::claim::{Error, Event};
@@ -20,33 +20,33 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The pause before another connection is opened.
+/// The pause before the next attempt to open a connection.
 const PAUSE: Duration = Duration::from_secs(10);
-
-/// After so long without a notification the server is asked whether it is there.
+/// The time without a notification after which a query checks the connection.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long the server may take to answer.
+/// The timeout of each answer of the server.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// The workers of a pool in this process, which share one connection that listens.
 #[derive(Default)]
 struct Listener {
-    /// Held by the worker that listens for all. If it ends, the next one does.
+    /// Held by the worker that listens for all. When it ends, another one takes over.
     turn: tokio::sync::Mutex<()>,
     workers: Mutex<Vec<Arc<Listening>>>,
+    /// A worker was added.
     has_come: Notify,
 }
 
-/// A worker that wants to be woken up.
+/// A worker to wake up.
 struct Listening {
-    /// Asks for the number of its table.
+    /// Makes the query for its table's number from the process id of the connection.
     number_of: fn(u32) -> String,
     number: OnceLock<String>,
     wake: Arc<Notify>,
 }
 
 impl Listener {
-    /// That of the pool. A pool that cannot be told apart from others has one for each worker.
+    /// Returns the listener of a pool. Each worker has its own if the pool has no identity.
     fn of(pool: Option<usize>) -> Arc<Self> {
         static LISTENERS: LazyLock<Mutex<HashMap<usize, Weak<Listener>>>> =
             LazyLock::new(Mutex::default);
@@ -77,9 +77,9 @@ impl Listener {
 
     /// Looks up the numbers of new tables, listens for them, and wakes their workers. On a new
     /// connection it wakes all workers, because notifications may have been missed. Returns `false`
-    /// behind a pooler.
+    /// if a pooler would keep notifications from the connection.
     async fn prepare(&self, conn: &mut AsyncPgConnection, is_new: bool) -> Result<bool, Error> {
-        let told = conn.told_process_id().unwrap_or(0);
+        let process = conn.told_process_id().unwrap_or(0);
         let mut workers = self.workers();
         workers.retain(|worker| is_new || worker.number.get().is_none());
         if workers.is_empty() {
@@ -87,10 +87,10 @@ impl Listener {
         }
         for worker in &workers {
             if worker.number.get().is_none() {
-                let Some(number) = conn.query_text(&(worker.number_of)(told)).await? else {
+                let Some(number) = conn.query_text(&(worker.number_of)(process)).await? else {
                     return Ok(false);
                 };
-                // Nobody else asks meanwhile.
+                // Only the worker that holds `turn` sets it, so this cannot fail.
                 drop(worker.number.set(number));
             }
         }
@@ -102,7 +102,7 @@ impl Listener {
     }
 }
 
-/// Takes the worker off the list.
+/// Removes the worker from the listener when dropped.
 struct Registered<'l>(&'l Listener, Arc<Listening>);
 
 impl Drop for Registered<'_> {
@@ -111,7 +111,7 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Wakes the worker up at each notification about its table. Returns if there can be none.
+/// Wakes the worker up at each notification about its table. Returns if none can arrive.
 pub(super) async fn listen<T: Claim, P: Pool>(
     pool: &P,
     settings: &Settings<'_, T>,
@@ -156,17 +156,18 @@ pub(super) async fn listen<T: Claim, P: Pool>(
     }
 }
 
-/// A connection that listens; `None` behind a pooler.
+/// Opens a connection that listens. Returns `None` if a pooler would keep notifications from it.
 async fn open<P: Pool>(pool: &P, listener: &Listener) -> Result<Option<AsyncPgConnection>, Error> {
     let mut conn = pool.dedicated().await?;
     let is_direct = listener.prepare(&mut conn, true).await?;
     Ok(is_direct.then_some(conn))
 }
 
-/// Returns `true` when the connection is lost, and `false` if it never receives notifications.
+/// Wakes workers up until the connection is lost, and then returns `true`. Returns `false` if this
+/// kind of connection never receives notifications.
 async fn wake_until_lost(conn: &mut AsyncPgConnection, listener: &Listener) -> bool {
     let notifications = conn.notifications_stream();
-    // The stream of a connection without a task of its own.
+    // A connection without its own task has an empty stream.
     if notifications.size_hint().1 == Some(0) {
         return false;
     }
@@ -190,8 +191,7 @@ async fn wake_until_lost(conn: &mut AsyncPgConnection, listener: &Listener) -> b
                 Ok(Ok(true)) => {}
                 _ => return true,
             },
-            // Without this, a server that vanished without closing the connection is noticed after
-            // hours, by TCP.
+            // If a server vanishes without closing the connection, TCP takes hours to notice.
             Err(_) => match timeout(ANSWER, Driver::execute(conn, "SELECT")).await {
                 Ok(Ok(())) => {}
                 _ => return true,

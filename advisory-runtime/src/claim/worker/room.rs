@@ -1,14 +1,15 @@
-//! How many rows a worker may hold, and which of them count.
+//! The rows that a worker holds, and the number that it may claim.
 
+use crate::claim::mutex::locked;
 use crate::claim::table::Claim;
 use std::any::TypeId;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// By default so much work is fetched ahead: longer than a claim takes on a slow network, and short
-/// for another worker that has nothing to do.
+/// The running time of the rows that are fetched ahead by default. A claim takes less time even on
+/// a slow network, and an idle worker elsewhere misses little work.
 const AHEAD: Duration = Duration::from_millis(100);
 /// The most rows that are fetched ahead by default.
 const MOST_AHEAD: usize = 1_000;
@@ -19,9 +20,9 @@ const WEIGHT: f64 = 0.125;
 #[derive(Debug, Default)]
 pub(super) struct Room {
     held: AtomicUsize,
-    /// Of the held ones, those whose earlier claim had expired.
+    /// The number of held rows that had an expired claim.
     suspects: AtomicUsize,
-    /// A row is not held any more.
+    /// A row is no longer held.
     pub(super) ended: Notify,
 }
 
@@ -44,7 +45,7 @@ impl Room {
     }
 }
 
-/// The room of one row, until this is dropped.
+/// Counts one row as held until dropped.
 pub(super) struct Place {
     room: Arc<Room>,
     suspect: Option<Suspect>,
@@ -60,16 +61,16 @@ impl Drop for Place {
     }
 }
 
-/// The right to run a row whose earlier claim has expired: perhaps it ends its process, so a
-/// process runs one of a type at a time.
+/// The permit to run a row with an expired claim. Such a row may have killed its process, so a
+/// process runs one row of each type at a time.
 pub(super) struct Suspect(TypeId);
 
 static SUSPECTS: Mutex<Vec<TypeId>> = Mutex::new(Vec::new());
 
 impl Suspect {
-    /// `None` while another one has it.
+    /// Returns `None` while another row of the type has the permit.
     pub(super) fn try_new<T: Claim>() -> Option<Self> {
-        let mut suspects = SUSPECTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspects = locked(&SUSPECTS);
         let row = TypeId::of::<T>();
         if suspects.contains(&row) {
             return None;
@@ -81,17 +82,16 @@ impl Suspect {
 
 impl Drop for Suspect {
     fn drop(&mut self) {
-        let mut suspects = SUSPECTS.lock().unwrap_or_else(PoisonError::into_inner);
-        suspects.retain(|row| *row != self.0);
+        locked(&SUSPECTS).retain(|row| *row != self.0);
     }
 }
 
-/// How fast bodies return.
+/// The pace at which bodies return.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     /// The mean time of a body, in seconds.
     mean: Option<f64>,
-    /// Whether rows that were fetched ahead were given back since the last body has returned.
+    /// `true` if rows that were fetched ahead were released after the last body returned.
     pub(super) is_blocked: bool,
 }
 
@@ -103,7 +103,7 @@ impl Pace {
         self.is_blocked = false;
     }
 
-    /// How many rows so many slots work off in the time that is fetched ahead.
+    /// Returns the number of rows that this many slots run in the time of [`AHEAD`].
     pub(super) fn ahead(self, concurrency: usize) -> usize {
         let Some(mean) = self.mean else {
             return 0;
@@ -120,10 +120,10 @@ impl Pace {
     }
 }
 
-/// How many rows to claim now, at most.
+/// Returns the most rows to claim now.
 ///
-/// `ahead` are claimed besides those that run, in two parts, so that one part is claimed while the
-/// other one is worked off and ended.
+/// `ahead` rows are claimed in addition to those that run. They are claimed in two halves, so that
+/// one half is claimed while the other one runs and ends.
 pub(super) const fn wanted(
     concurrency: usize,
     ahead: usize,
@@ -138,8 +138,8 @@ pub(super) const fn wanted(
         return free;
     }
     let is_due = idle > 0 || waiting <= ahead / 2;
-    // Rows that are being ended make room soon, and a claim of few rows costs as much as one of
-    // many.
+    // A claim of few rows costs as much as one of many, and rows that are being ended soon make
+    // room for more.
     let is_worth = free >= all / 4 || running + waiting >= held;
     if !is_due || !is_worth {
         return 0;

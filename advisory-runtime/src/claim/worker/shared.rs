@@ -1,44 +1,44 @@
-//! What the parts of a running worker share: the rows that wait, the room that is left, and what
-//! stops them.
+//! The state of a running worker: the rows that wait for a slot, the remaining room, and the stop.
 
 use super::Settings;
 use super::room::{self, Pace, Place, Room};
 use crate::claim::Claimed;
+use crate::claim::mutex::locked;
 use crate::claim::rows::ReleaseOnDrop;
 use crate::claim::table::{Claim, MaybePer};
 use crate::rows::{Reach, unless};
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
-/// How long a worker that stops waits for the end of a row.
+/// The time that a stopping worker waits for its rows to end.
 pub(super) const LAST_END: Duration = Duration::from_secs(5);
 
-/// A row that is claimed, and not begun.
+/// A claimed row that waits for a slot.
 pub(super) struct Waiting<T: Claim, R: Reach> {
     pub(super) claimed: Claimed<T>,
     pub(super) kept: ReleaseOnDrop<T, R, Place>,
     pub(super) since: Instant,
 }
 
-/// What the parts of a running worker tell each other.
+/// The state that the parts of a running worker share.
 pub(super) struct Shared<T: Claim, R: Reach> {
-    /// What tells its rows from those of other pools.
+    /// The number that the keeper has for the pool.
     pub(super) pool: usize,
     /// In the order of the claims.
     waiting: Mutex<VecDeque<Waiting<T, R>>>,
-    /// Rows have come to those that wait.
+    /// Rows were added to `waiting`.
     pub(super) has_come: Notify,
     pub(super) room: Arc<Room>,
-    /// How many bodies run.
+    /// The number of running bodies.
     pub(super) running: AtomicUsize,
     pace: Mutex<Pace>,
     /// There may be new rows.
     pub(super) wake: Arc<Notify>,
-    /// Has no permit, and is closed when no more rows are claimed.
+    /// Has no permits. It is closed when the worker stops claiming.
     pub(super) stopping: Semaphore,
 }
 
@@ -56,8 +56,8 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         }
     }
 
-    /// Waits until every row has ended, for some seconds at most: the keeper goes on without the
-    /// worker.
+    /// Waits until all rows have ended, for [`LAST_END`] at most. After that the keeper continues
+    /// to end them without the worker.
     pub(super) async fn until_ended(&self) {
         let ended = async {
             while self.room.held() > 0 {
@@ -67,7 +67,7 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         drop(timeout(LAST_END, ended).await);
     }
 
-    /// The future's output, unless the worker is being stopped for so long meanwhile.
+    /// Returns the future's output, or `None` once the worker has been stopping for `limit`.
     pub(super) async fn unless_stopped_for<F: Future>(
         &self,
         limit: Duration,
@@ -88,13 +88,13 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         locked(&self.pace)
     }
 
-    /// How many rows to claim now.
+    /// Returns the number of rows to claim now.
     pub(super) fn wanted(&self, settings: &Settings<'_, T>) -> usize {
         let pace = *self.pace();
         let ahead = match settings.prefetch {
             _ if pace.is_blocked || self.room.has_suspect() => 0,
             Some(rows) => rows,
-            // They would use up the limits of their values.
+            // Rows that wait would use up the limits of their values.
             None if T::Per::COLUMN.is_some() => 0,
             None => pace.ahead(settings.concurrency),
         };
@@ -106,8 +106,4 @@ impl<T: Claim, R: Reach> Shared<T, R> {
             self.waiting().len(),
         )
     }
-}
-
-pub(super) fn locked<V>(value: &Mutex<V>) -> MutexGuard<'_, V> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,4 @@
-//! The connections of a worker: those on which it claims, and those on which its rows are renewed
-//! and ended.
+//! The connections of a worker: for claims, for renewals, and for ends.
 
 use super::start::{Asked, Taken};
 use crate::PoolError;
@@ -18,23 +17,24 @@ use {
 
 pub(crate) type Boxed<'s, A> = Pin<Box<dyn Future<Output = A> + Send + 's>>;
 
-/// A connection, which claims rows once. If the claim is dropped, the connection is not used again.
+/// A connection for one claim. If the claim is dropped, the connection is not used again.
 pub(crate) type Claiming<'s, T> =
     Box<dyn FnOnce(Asked) -> Boxed<'s, Result<Taken<T>, Error>> + Send + 's>;
 
-/// A pool of either kind.
+/// A pool of blocking or async connections.
 pub(crate) trait Source<T: Claim>: Send + Sync {
-    /// Renews and ends rows.
+    /// The connections that renew and end rows.
     type Reach: Reach;
 
     fn identity(&self) -> Option<usize>;
 
     fn reach(&self) -> Self::Reach;
 
-    /// A connection of the pool; or a fresh one outside of it, if it opens one.
+    /// Takes a connection of the pool. If `is_fresh`, opens one outside the pool instead, if the
+    /// pool can.
     fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>>;
 
-    /// Wakes the worker up when there may be new rows. Returns if it never does so.
+    /// Wakes the worker up when there may be new rows. Returns if it cannot.
     fn listen<'s>(&'s self, wake: &'s Arc<Notify>) -> Boxed<'s, ()>;
 }
 

@@ -1,4 +1,4 @@
-//! Where the claims of a worker begin in the order.
+//! The position in the order at which the claims of a worker begin.
 
 use crate::claim::sql::FromPosition;
 use crate::claim::table::{Claim, MaybePer};
@@ -7,38 +7,39 @@ use crate::error::is_connection_lost;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// If two claims in a row take longer, the second one also asks for the position of its last row,
-/// so that the next one can begin there. That costs little compared to the claims.
+/// The time after which a claim is slow. After two slow claims in a row, the worker also asks for
+/// the position of the last row, so that the next claim can begin there. That costs little compared
+/// to the claims.
 pub(super) const SLOW: Duration = Duration::from_millis(2);
 
-/// What a worker asks for.
+/// The arguments of a claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(super) limit: u32,
-    /// Without rows whose earlier claim has expired.
+    /// Passes over rows with an expired claim.
     pub(super) is_fresh: bool,
     pub(super) from: Option<FromPosition>,
     pub(super) asks_position: bool,
 }
 
-/// What it gets.
+/// The result of a claim.
 pub(crate) struct Taken<T> {
     pub(crate) claimed: Vec<Claimed<T>>,
-    /// That of the last row, if the claim was slow and there may be more.
+    /// The position of the last row, if the claim asked for it, was slow, and there may be more.
     pub(super) position: Option<String>,
     pub(super) is_slow: bool,
     pub(super) may_be_more: bool,
 }
 
-/// Where claims begin in the order: at the first row, or where an earlier claim ended. Then the
-/// rows before that one are found when there are no more after it, and at the latest after the time
-/// between two looks.
+/// The position at which claims begin: the first row, or the one where an earlier claim ended.
+/// Claims begin at the first row again when no rows are left after the position, and at the latest
+/// after the worker's time between polls.
 pub(super) struct Start {
-    /// And since when claims do not begin at the first row.
+    /// The position, and the time since which claims have not begun at the first row.
     position: Option<(FromPosition, Instant)>,
     poll: Duration,
     can_advance: bool,
-    /// Whether the last claim was slow, and there may be more rows.
+    /// `true` if the last claim was slow and there may be more rows.
     is_slow: bool,
 }
 
@@ -63,7 +64,7 @@ impl Start {
         }
     }
 
-    /// The claimed rows; the next claim begins after them, if there may be more.
+    /// Returns the claimed rows. The next claim begins after them if there may be more.
     pub(super) fn record<T: Claim>(
         &mut self,
         asked: &Asked,
