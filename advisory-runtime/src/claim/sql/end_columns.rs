@@ -58,6 +58,15 @@ pub(in crate::claim) enum How {
     Inside,
 }
 
+/// The way in which a statement that ends claims treats locked rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum Locked {
+    Wait,
+    Skip,
+    /// The statement fails after a short wait, and changes nothing.
+    Fail,
+}
+
 /// The pause before another attempt, without its value, which is not part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::claim) enum Pause {

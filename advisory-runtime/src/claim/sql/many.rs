@@ -1,7 +1,7 @@
 //! Statements about many claims. Their values are arrays, so the text does not depend on the number
 //! of claims.
 
-use super::end_columns::{MANY, Pause, TypeSets, end_of, millis, transaction};
+use super::end_columns::{Locked, MANY, Pause, TypeSets, end_of, millis, transaction};
 use super::fragments::{Claimable, FAILED_NOW, Fragments, PARKED, RENEWED, has_last_attempt};
 use super::statement::of_claim;
 use super::text_cache::{Form, SpentWay, Text, cached};
@@ -181,15 +181,6 @@ impl<'a, T: Claim> ManyKeys<'a, T> {
             ..Self::new(text, &jobs)
         }
     }
-}
-
-/// The way in which a statement that ends claims treats locked rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::claim) enum Locked {
-    Wait,
-    Skip,
-    /// The statement fails after a short wait, and changes nothing.
-    Fail,
 }
 
 /// Each kind of end, with the name of its part of the statement.

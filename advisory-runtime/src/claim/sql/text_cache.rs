@@ -1,8 +1,7 @@
 //! The texts of statements. Each is made once in a process, because making it takes longer than
 //! sending it.
 
-use super::end_columns::{How, Pause};
-use super::many::Locked;
+use super::end_columns::{How, Locked, Pause};
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::qualify::{Part, parts};
