@@ -1,14 +1,9 @@
 //! Blocking Diesel: queues inside this process. Calls queue for a key before they take a
-//! connection, and a call that would wait for its own thread is reported. The queues belong to the
-//! process, not to a database: each test that uses one has rooms of its own.
+//! connection. The queues belong to the process, not to a database: each test has rooms of its own.
 
-use crate::blocking_calls::book;
-use advisory_runtime::blocking::xact;
-use advisory_runtime::{Error, Wait, advisory_lock};
-use advisory_tests::blocking::{book_unlocked, execute, finish};
-use advisory_tests::bookings::{committed, database, key_of};
-use advisory_tests::debug_checks_are_on;
-use diesel::QueryResult;
+use advisory_runtime::{Error, advisory_lock};
+use advisory_tests::blocking::book_unlocked;
+use advisory_tests::bookings::{committed, database};
 use diesel::pg::PgConnection;
 use diesel::r2d2::ConnectionManager;
 use std::sync::mpsc;
@@ -124,70 +119,4 @@ async fn a_panic_gives_the_turn_and_the_only_connection_on() {
     assert_eq!([booked, panicked], [1, 4]);
     assert_eq!(committed(&db, 70).await, 1);
     db.until_quiet().await;
-}
-
-/// Books under the lock that the body already holds, on another connection.
-#[advisory_lock(key = "room:<room>", name = "room")]
-fn on_two_connections(
-    conn: &mut PgConnection,
-    other: &mut PgConnection,
-    room: i64,
-) -> QueryResult<bool> {
-    execute(conn, "SELECT 1")?;
-    book(other, room, "Ada")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wait_for_its_own_thread_that_ends_is_a_wait_like_any_other() {
-    let db = database().await;
-    let (mut conn, mut other) = (db.establish(), db.establish());
-    execute(&mut other, "SET lock_timeout = '30ms'").unwrap();
-    let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::TimedOut { lock, .. }) if lock == "room:<room>"),
-        "{error:?}"
-    );
-    assert!(book(&mut other, 7, "Ada").unwrap(), "both go on");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_queued_call_that_waits_for_its_own_thread_is_refused() {
-    if !debug_checks_are_on() {
-        return;
-    }
-    let db = database().await;
-    let (mut conn, mut other) = (db.establish(), db.establish());
-    let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
-    assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::SelfDeadlock { lock, .. }) if lock == "room:<room>"),
-        "{error:?}"
-    );
-    assert_eq!(db.locks().await, []);
-    assert!(book(&mut other, 7, "Ada").unwrap(), "both go on");
-    assert!(!book(&mut conn, 7, "Ada").unwrap());
-}
-
-/// A second call on the same connection, one that does not wait, and one in another database are
-/// not refused.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_does_not_wait_for_its_own_thread_passes() {
-    #[advisory_lock(key = "room:<room>", name = "room")]
-    fn twice(conn: &mut PgConnection, room: i64) -> QueryResult<bool> {
-        book(conn, room, "Ada")
-    }
-    #[advisory_lock(key = "room:<room>", name = "room")]
-    fn never(conn: &mut PgConnection, other: &mut PgConnection, room: i64) -> QueryResult<()> {
-        execute(conn, "SELECT 1")?;
-        let request = advisory_runtime::Request::new(key_of(room)).wait(Wait::Never);
-        let error = xact::begin(other, request).map(finish).unwrap_err();
-        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-        Ok(())
-    }
-    let db = database().await;
-    let elsewhere = database().await;
-    let (mut conn, mut other) = (db.establish(), db.establish());
-    assert!(twice(&mut conn, 7).unwrap());
-    never(&mut conn, &mut other, 7).unwrap();
-    assert!(on_two_connections(&mut conn, &mut elsewhere.establish(), 7).unwrap());
-    assert_eq!(committed(&elsewhere, 7).await, 1);
 }

@@ -1,74 +1,38 @@
-//! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait
-//! has a limit.
+//! Async Diesel: calls that wait for a lock or a turn that their own task holds, or seems to hold.
 
-use crate::calls::{AppError, RoomLock, book_or_busy, book_patiently};
+use crate::calls::{RoomLock, book, book_or_busy, book_patiently};
 use advisory_runtime::{Error, advisory_lock, xact};
-use advisory_tests::bookings::{committed, database, execute, insert, key_of, run};
-use advisory_tests::{assert_error, assert_matches, debug_checks_are_on};
+use advisory_tests::bookings::{database, execute, key_of};
+use advisory_tests::{assert_error, debug_checks_are_on};
+use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::Notify;
 
+/// Books with a second call inside the body of the first, on another connection.
 #[advisory_lock(key = "room:<room>", name = "room")]
-async fn book_at_last(conn: &mut AsyncPgConnection, room: i64) -> Result<usize, AppError> {
-    Ok(insert(conn, room, "Ada").await?)
-}
-
-/// Books twice, with the second call inside the first one's body, on another connection.
-#[advisory_lock(key = "room:<room>", name = "room", wait = "30s")]
-async fn twice(
+async fn book_inside(
     conn: &mut AsyncPgConnection,
     other: &mut AsyncPgConnection,
     room: i64,
-    patience: Option<Duration>,
-) -> Result<usize, AppError> {
-    insert(conn, room, "Ada").await?;
-    match patience {
-        Some(patience) => book_or_busy(other, room, patience).await,
-        None => book_at_last(other, room).await,
-    }
+) -> QueryResult<bool> {
+    execute(conn, "SELECT 1").await?;
+    book(other, room, "Ada").await
 }
 
-/// With the checks of debug builds and without them.
+/// The check is of the running body.
 #[tokio::test]
-async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
+async fn calls_of_one_task_at_the_same_time_are_not_nested() {
     let db = database().await;
     let (mut one, mut two) = (db.connect().await, db.connect().await);
-    for patience in [0, 30] {
-        let patience = Some(Duration::from_millis(patience));
-        let end = twice(&mut one, &mut two, 7, patience).await;
-        assert_eq!(end, Err(AppError::Busy), "{patience:?}");
-        assert_eq!(committed(&db, 7).await, 0);
-    }
-    // If the session's own timeout bounds it.
-    run(&mut two, "SET lock_timeout = '30ms'").await;
-    let end = twice(&mut one, &mut two, 7, None).await;
-    assert_matches!(&end, Err(AppError::Lock(text)) if !text.contains("already held by this task"));
-    db.until_quiet().await;
-}
-
-/// In debug builds only. It checks the running body, so calls at the same time are not nested.
-#[tokio::test]
-async fn a_call_that_waits_for_its_own_task_is_reported() {
-    if !debug_checks_are_on() {
-        return;
-    }
-    let db = database().await;
-    let (mut one, mut two) = (db.connect().await, db.connect().await);
-    let error = twice(&mut one, &mut two, 7, None).await.unwrap_err();
-    assert_matches!(&error, AppError::Lock(text) if text.contains("already held by this task"));
     let beside = Duration::from_secs(30);
     let (first, second) = tokio::join!(
         book_or_busy(&mut one, 7, beside),
         book_or_busy(&mut two, 7, beside)
     );
     assert_eq!([first, second], [Ok(1), Ok(1)]);
-    // The same number in another database is another lock.
-    let elsewhere = database().await;
-    let mut far = elsewhere.connect().await;
-    assert_eq!(twice(&mut one, &mut far, 7, None).await, Ok(1));
     db.until_quiet().await;
 }
 
@@ -79,11 +43,11 @@ async fn a_wait_for_a_third_session_of_another_database_is_no_deadlock() {
     let (mut one, mut far) = (db.connect().await, elsewhere.connect().await);
     let mut third = elsewhere.connect().await;
     let held = xact::begin(&mut third, key_of(7)).await.unwrap();
-    let (end, ()) = tokio::join!(twice(&mut one, &mut far, 7, None), async {
+    let (end, ()) = tokio::join!(book_inside(&mut one, &mut far, 7), async {
         elsewhere.until_waiting(key_of(7)).await;
         held.finish(Ok::<_, Error>(())).await.unwrap();
     });
-    assert_eq!(end, Ok(1));
+    assert_eq!(end, Ok(true));
     elsewhere.until_quiet().await;
 }
 

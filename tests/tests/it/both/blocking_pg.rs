@@ -24,6 +24,8 @@ mod lost_waits;
 mod nesting;
 #[path = "polls.rs"]
 mod polls;
+#[path = "self_deadlock.rs"]
+mod self_deadlock;
 #[path = "server_errors.rs"]
 mod server_errors;
 #[path = "session.rs"]
