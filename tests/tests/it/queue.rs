@@ -3,7 +3,7 @@
 //! The queues belong to the process, not to a database, so each test has a key of its own.
 
 use crate::calls::AppError;
-use advisory_runtime::{Error, Request, Wait, advisory_lock, xact};
+use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::bookings::{committed, database, insert, key_of};
 use advisory_tests::{assert_error, assert_matches};
 use diesel_async::AsyncPgConnection;
@@ -23,6 +23,16 @@ impl Repository {
 
     #[advisory_lock(key = "room:<room>", name = "room", pool = self.0, queue = 1000, wait = "10m", on_held = Err(AppError::Busy))]
     async fn book_patiently(&self, room: i64) -> Result<usize, AppError> {
+        Ok(insert(conn, room, "Ada").await?)
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", pool = self.0, queue = 1, wait = wait)]
+    async fn book_within(&self, room: i64, wait: Duration) -> Result<usize, Error> {
+        Ok(insert(conn, room, "Ada").await?)
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", pool = self.0, queue = 9, wait = "never")]
+    async fn book_at_once(&self, room: i64) -> Result<usize, Error> {
         Ok(insert(conn, room, "Ada").await?)
     }
 }
@@ -101,36 +111,25 @@ async fn a_hot_key_with_a_queue_leaves_the_pool_to_the_others() {
     assert_eq!(committed(&db, 7002).await, 1000);
 }
 
+/// The pool has one connection, so a refusal comes from the queue.
 #[tokio::test]
 async fn who_waits_in_line_for_too_long_is_busy_and_leaves_no_trace() {
     let db = database().await;
-    let repository = Repository(db.deadpool(2));
+    let repository = Repository(db.deadpool(1));
     let until = Notify::new();
-    let mut never = Request::new(key_of(7003)).wait(Wait::Never);
-    let mut short = Request::new(key_of(7003)).wait(Duration::from_millis(30));
-    let holding = repository.book_in_line(7003, &until);
     let others = async {
         while db.locks().await.is_empty() {
             tokio::task::yield_now().await;
         }
-        let busy = advisory_runtime::__private::queue(&mut never, 9)
-            .await
-            .unwrap_err();
-        assert_error!(busy, NotAvailable);
-        // The first does not count as a waiting call any more.
+        assert_error!(repository.book_at_once(7003).await, NotAvailable);
+        // The first is no longer a waiting call.
         for _ in 0..2 {
-            let busy = advisory_runtime::__private::queue(&mut short, 1)
-                .await
-                .unwrap_err();
-            assert_error!(busy, TimedOut);
+            let busy = repository.book_within(7003, Duration::from_millis(30));
+            assert_error!(busy.await, TimedOut);
         }
         until.notify_one();
     };
-    let (held, ()) = tokio::join!(holding, others);
+    let (held, ()) = tokio::join!(repository.book_in_line(7003, &until), others);
     held.unwrap();
-    drop(
-        advisory_runtime::__private::queue(&mut never, 1)
-            .await
-            .unwrap(),
-    );
+    assert_eq!(repository.book_at_once(7003).await.unwrap(), 1);
 }
