@@ -157,9 +157,14 @@ impl Events {
 
     /// Waits until one has this name.
     pub async fn until(&self, name: &str) {
+        self.until_more(name, 0).await;
+    }
+
+    /// Waits until more than so many have this name.
+    pub async fn until_more(&self, name: &str, seen: usize) {
         let reported = async {
             let mut pause = interval(Duration::from_millis(2));
-            while self.count(name) == 0 {
+            while self.count(name) <= seen {
                 pause.tick().await;
             }
         };

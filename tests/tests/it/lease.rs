@@ -210,7 +210,7 @@ async fn each_call_is_one_round_trip() {
         counted("holds");
         leases.list().await.unwrap();
         counted("list");
-        until_renewed(held.lease()).await;
+        events.until_more("Renewed", renewed).await;
         assert_eq!(events.count("Renewed"), renewed + 1);
         counted("renew");
         {
