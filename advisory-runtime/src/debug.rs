@@ -186,7 +186,7 @@ async fn still_held<D: Driver>(
         .map(|locks| (locks.keys().collect(), locks.mode))
         .collect();
     let answer = conn.query_text(&sql::probe::held_here(&locks)).await;
-    // One letter each. In a failed transaction there is no answer, but no lock either.
+    // One letter for each lock. A failed transaction gives no answer, but holds no lock either.
     let answer = answer.ok().flatten().unwrap_or_default();
     let mut letters = answer.chars();
     doubtful

@@ -26,8 +26,8 @@ use std::fmt::Display;
 /// has locked, and tries it again until the claim expires.
 ///
 /// At the end the statement of [`complete`](super::complete), [`fail`](super::fail) or
-/// [`release`](super::release), on a connection of the pool. If there is no connection or it is
-/// lost, the end is tried again until the claim's deadline. If the server refuses it for a reason
+/// [`release`](super::release), on a connection of the pool. If the pool gives no connection, or the
+/// connection is lost, the end is tried again until the claim's deadline. If the server refuses it for a reason
 /// that may be temporary, such as a `lock_timeout`, the end is tried again for ten seconds.
 ///
 /// If the pool is exhausted or its connections do not answer, the renewals of all rows of this pool

@@ -67,7 +67,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// if [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS) applies to every row.
     type MaxAttempts: MaybeCount<Self::Table>;
     /// The column that groups rows: at most [`LIMIT`](Self::LIMIT) rows with one value of it are
-    /// claimed at a time. [`Absent`] if there is no limit.
+    /// claimed at a time. [`Absent`] for a type without a limit.
     type Per: MaybePer<Self::Table>;
     /// The columns to read.
     type Selection: QueryFragment<Pg> + SelectableExpression<Self::Table> + Send + Sync;

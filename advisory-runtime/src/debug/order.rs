@@ -154,7 +154,7 @@ pub struct LockOrder {
 /// the transaction around it. There is an edge from a held lock to each lock that is requested
 /// meanwhile: on its connection and, inside its body, on any other. A call that does not wait
 /// ([`Wait::Never`](crate::Wait::Never)) adds no edge to its lock, nor does a lock that the session
-/// already holds. There are no edges between the locks of one call.
+/// already holds. The locks of one call have no edges between them.
 ///
 /// A lock is identified by its key pattern, without the names of its placeholders, or by its number
 /// if it has no pattern. A third lock that both sides of a cycle hold rules the cycle out if it is

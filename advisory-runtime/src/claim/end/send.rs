@@ -230,9 +230,9 @@ fn triggers_seen() -> MutexGuard<'static, HashMap<TypeId, bool>> {
     locked(&TRIGGERS)
 }
 
-/// Ends claims in any ways with one statement, without waiting for locked rows. Returns, in order,
-/// `true` for each that was ended. The others must be ended one by one: such a claim is no longer
-/// held, its row is locked by another session, or its row refuses the end.
+/// Ends claims with one statement, which waits for locked rows for a short time at most. Returns
+/// which of them it ended, in order. The caller must end the others one by one: they are no longer
+/// held, or their row is locked or refuses the end.
 pub(crate) async fn end_all<T: Claim, D: Queries>(
     conn: &mut D,
     ends: &[OneEnd<'_, T>],

@@ -8,7 +8,7 @@ use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment as _;
 use std::time::Duration;
 
-/// Returns the end that the table's columns allow in place of `end`.
+/// Replaces an end for which the table has no column.
 pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
     match end {
         End::Complete if T::CompletedAt::DELETES => End::Delete,

@@ -22,7 +22,7 @@ pub(super) struct Room {
     held: AtomicUsize,
     /// The number of held rows that had an expired claim.
     suspects: AtomicUsize,
-    /// A row is no longer held.
+    /// Notified when the worker stops holding a row.
     pub(super) ended: Notify,
 }
 

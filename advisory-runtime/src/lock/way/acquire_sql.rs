@@ -42,8 +42,8 @@ impl TryText {
     }
 
     /// The message and the query as one text, which fails with [`Marker::NotAvailable`] if a key is
-    /// held. For a server that could not prepare the query, as behind a pooler that does not track
-    /// prepared statements: their names can be taken.
+    /// held. Used if the server could not prepare the query: a pooler that does not track prepared
+    /// statements may have given its name to another client's.
     fn by_text(&self, message: &str) -> String {
         let (comment, select) = self.split();
         let missed = Marker::NotAvailable.text();
