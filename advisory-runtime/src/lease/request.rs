@@ -236,7 +236,7 @@ pub(super) fn name_of_hash(key_hash: &[u8; 32]) -> String {
     format!("{}…", hex(&key_hash[..6]))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     let mut digits = vec![0; 2 * bytes.len()];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
         let halves = [byte >> 4, byte & 15];

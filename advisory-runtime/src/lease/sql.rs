@@ -21,6 +21,7 @@
 
 use crate::sql::qualify::{Part, fill, number, parts, qualify};
 use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, OUTCOME, at_most};
+use advisory_pattern::Derivation;
 use std::sync::{Arc, OnceLock};
 
 /// How many rows a sweep removes in one statement.
@@ -81,6 +82,8 @@ pub(super) struct Texts {
     pub(super) schema: Box<str>,
     pub(super) name: Box<str>,
     pub(super) full_name: Arc<str>,
+    /// Tells its grants' advisory locks from those of other tables.
+    pub(super) grant_lock: i64,
     with_timeline: [OnceLock<Box<str>>; FORMS],
     /// Those of grants for a server that has no timeline, or does not tell it, and for a test's
     /// transaction, which must not lock the table.
@@ -90,10 +93,12 @@ pub(super) struct Texts {
 impl Texts {
     /// The names consist of letters, digits and `_`.
     pub(super) fn new(schema: &str, name: &str) -> Self {
+        let full_name = format!("{schema}.{name}");
         Self {
             schema: schema.into(),
             name: name.into(),
-            full_name: format!("{schema}.{name}").into(),
+            grant_lock: Derivation::Sha256.key(&format!("advisory:lease:grant:{full_name}")),
+            full_name: full_name.into(),
             with_timeline: [const { OnceLock::new() }; FORMS],
             without_timeline: [const { OnceLock::new() }; FORMS],
         }

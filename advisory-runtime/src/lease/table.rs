@@ -1,12 +1,11 @@
 //! The lease table: its name, its migration, and the name of this process in it.
 
 use super::Error;
-use super::request::hex;
 use super::sql::{Form, Texts};
 use super::statement::count;
 use crate::driver::Queries;
 use crate::{Connection, Request, lock};
-use advisory_pattern::{Derivation, Hasher};
+use advisory_pattern::Derivation;
 use diesel::QueryResult;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
@@ -236,16 +235,8 @@ impl Table {
 
     /// The advisory lock of a grant's statement: one for each key and table.
     pub(super) fn grant_lock(&self, key_hash: &[u8; 32]) -> i64 {
-        let mut hasher = Hasher::new(Derivation::Sha256);
-        for piece in [
-            "advisory:lease:grant:",
-            &self.texts.full_name,
-            ":",
-            &hex(key_hash),
-        ] {
-            hasher.write(piece);
-        }
-        hasher.finish()
+        let [a, b, c, d, e, f, g, h, ..] = *key_hash;
+        i64::from_be_bytes([a, b, c, d, e, f, g, h]) ^ self.texts.grant_lock
     }
 }
 
