@@ -77,8 +77,8 @@ pub(crate) fn grace(ttl: Duration) -> Duration {
     ttl.max(UNANSWERED)
 }
 
-/// Whether another session wrote the row at the same moment, which is an error at levels stricter
-/// than READ COMMITTED.
+/// Returns `true` if another session wrote the row at the same moment, which is an error at levels
+/// stricter than READ COMMITTED.
 pub(crate) const fn is_conflict(error: &DieselError) -> bool {
     matches!(
         error,

@@ -69,17 +69,19 @@ impl Queue {
     /// What the figures depend on besides the library's version.
     const fn settings(self) -> &'static str {
         match self {
-            Self::Default => "`Worker::new`; done rows are kept",
-            Self::Prefetch(_) => "`prefetch(2_000)`; done rows are kept",
-            Self::Deleting(_) => "`prefetch(2_000)`, `completed_at = \"delete\"`",
+            Self::Default => "`Worker::new`, `RecyclingMethod::Fast`; done rows are kept",
+            Self::Prefetch(_) => "`prefetch(2_000)`, `RecyclingMethod::Fast`; done rows are kept",
+            Self::Deleting(_) => {
+                "`prefetch(2_000)`, `RecyclingMethod::Fast`, `completed_at = \"delete\"`"
+            }
             Self::ByHand => {
                 "two sessions: claims 1,000 rows, ends all that have returned since its last statement; nothing is renewed or retried"
             }
             Self::Graphile => {
-                "0.14.1, a local queue of 3,000, completion in batches of 1 ms; done rows are deleted"
+                "0.14.1, a local queue of 3,000, completion in batches of 1 ms, `test_before_acquire(false)`; done rows are deleted"
             }
             Self::Apalis => {
-                "1.0 with `apalis-postgres`, 1,000 jobs a fetch, notified and polling each 100 ms, `lock_tasks(false)`, `parallelize(tokio::spawn)`; done rows are kept"
+                "1.0 with `apalis-postgres`, 1,000 jobs a fetch, notified and polling each 100 ms, `lock_tasks(false)`, `parallelize(tokio::spawn)`, `test_before_acquire(false)`; done rows are kept"
             }
         }
     }

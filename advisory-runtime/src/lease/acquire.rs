@@ -148,8 +148,8 @@ impl Table {
         Ok(rows.pop())
     }
 
-    /// Whether a grant asks for the timeline. In a test's transaction the lock under which the
-    /// sequence is moved would last until the test ends.
+    /// Returns `true` if a grant asks for the timeline. In a test's transaction the lock under which
+    /// the sequence is moved would last until the test ends.
     fn has_timeline(&self, is_test: bool) -> bool {
         !is_test && self.has_timeline.load(Ordering::Relaxed)
     }

@@ -44,7 +44,7 @@ impl Table {
         self.affects(conn, Form::Free, &values, lock).await
     }
 
-    /// Sets the holder's data, or erases it; `false` if the lease is not held any more.
+    /// Sets the holder's data, or erases it; returns `false` if the lease is no longer held.
     ///
     /// # Locking
     ///
@@ -120,8 +120,8 @@ impl Table {
         Ok(released? > 0)
     }
 
-    /// Ends the lease, and marks its key as done for `keep` from now; `false` if the lease was not
-    /// held any more.
+    /// Ends the lease, and marks its key as done for `keep` from now. Returns `false` if the lease
+    /// was no longer held.
     pub(super) async fn keep_on<D: Queries>(
         &self,
         conn: &mut D,

@@ -117,7 +117,7 @@ pub enum Error {
     /// than the lease's. The body did not run.
     #[non_exhaustive]
     NotHeld {
-        /// What was asked for: its key pattern.
+        /// The key pattern of the request.
         lock: Cow<'static, str>,
     },
     /// The key has more bytes than the lease table takes. No SQL was sent.
@@ -203,20 +203,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether somebody else holds the key, so that a later try can succeed: [`Error::Held`].
+    /// Returns `true` if somebody else holds the key, so that a later try can succeed:
+    /// [`Error::Held`].
     #[must_use]
     pub const fn is_held(&self) -> bool {
         matches!(self, Self::Held { .. })
     }
 
-    /// Whether the work under the key is already done, so that nothing is left to do:
-    /// [`Error::Done`].
+    /// Returns `true` if the work under the key is already done: [`Error::Done`].
     #[must_use]
     pub const fn is_done(&self) -> bool {
         matches!(self, Self::Done { .. })
     }
 
-    /// The database's error behind this one, if there is one: its kind, message and constraint.
+    /// Returns the error of the database, if that is the cause: its kind, message and constraint.
     #[must_use]
     pub const fn database(&self) -> Option<&DieselError> {
         match self {

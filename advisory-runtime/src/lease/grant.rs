@@ -77,7 +77,7 @@ pub struct Lease {
     pub(super) token: FencingToken,
     pub(super) waited: Duration,
     pub(super) keep: Option<Duration>,
-    /// Whether it was granted in a test's transaction, so that no other connection sees its row.
+    /// `true` if it was granted in a test's transaction, so that no other connection sees its row.
     pub(super) is_test: bool,
     pub(super) hold: Arc<Hold>,
 }
@@ -115,9 +115,9 @@ impl Lease {
         self.waited
     }
 
-    /// Whether the lease is held as far as this process knows: it was not lost or released, and has
-    /// not expired by a local clock that started before the server's. Sends no SQL; to write under
-    /// it use [`fence`](Self::fence).
+    /// Returns `true` if the lease is held as far as this process knows: it was not lost or
+    /// released, and has not expired by a local clock that started before the server's. Sends no
+    /// SQL; to write under the lease use [`fence`](Self::fence).
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.hold.is_over()

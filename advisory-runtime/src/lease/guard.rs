@@ -205,7 +205,7 @@ impl LeaseGuard {
         released
     }
 
-    /// Whether the lease was still held.
+    /// Returns `true` if the lease was still held.
     async fn end(&mut self, keep: Option<Duration>) -> Result<bool, Error> {
         let Some(kept) = self.kept.take() else {
             return Ok(false);
@@ -249,7 +249,7 @@ fn no_return() -> DieselError {
     DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(message))
 }
 
-/// What the attribute's expansion calls.
+/// Called by the attribute's expansion.
 pub async fn finish_at<R: Fallible>(mut guard: LeaseGuard, result: R) -> Result<R, Error> {
     guard.finish_recorded(result).await
 }

@@ -25,7 +25,7 @@ const LAST_END: Duration = Duration::from_secs(5);
 /// leadership at shutdown use [`lead_until`]: if this future is dropped, the release runs in the
 /// background, and a runtime that is shutting down may not carry it out.
 ///
-/// What an async closure changes cannot be a variable of its own: keep it in an atomic, or in an
+/// An async closure cannot change a variable of its own: keep the value in an atomic, or in an
 /// `Arc<Mutex<_>>` that each term clones. (An `AsyncFnMut` could lend it, but then the returned
 /// future would not be `Send`, which a spawned campaign must be.)
 ///
@@ -130,7 +130,7 @@ where
                 let led = unless(shutdown.as_mut(), Box::pin(held.run(term))).await;
                 match led {
                     None | Some(Ok(_)) => {
-                        // Whether it was lost makes no difference: the term is over.
+                        // The term is over, also if the lease was lost.
                         let finished = Box::pin(held.finish(Ok::<_, Error>(())));
                         drop(timeout(LAST_END, finished).await);
                         let Some(led) = led else { return Ok(()) };
@@ -163,7 +163,8 @@ where
     }
 }
 
-/// Whether every later try would fail as well, unless somebody changes the program or the database.
+/// Returns `true` if every later try would fail too, unless somebody changes the program or the
+/// database.
 const fn is_permanent(error: &Error) -> bool {
     matches!(
         error,

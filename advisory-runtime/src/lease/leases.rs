@@ -17,7 +17,7 @@ use tokio::time::Instant;
 const SHORTEST_CHECK: Duration = Duration::from_secs(1);
 const LONGEST_CHECK: Duration = Duration::from_secs(5);
 
-/// What has happened to a lease; see [`Leases::observe`].
+/// An event of a lease, for [`Leases::observe`].
 ///
 /// ```
 /// use advisory_runtime::lease::Event;
@@ -56,7 +56,7 @@ pub struct Leases<S> {
     pub(super) table: Table,
     pub(super) store: S,
     pub(super) observer: Option<Observer<Lease, Error>>,
-    /// Tells leases apart whose stores cannot be told apart.
+    /// A number for stores that have none of their own.
     id: usize,
 }
 
@@ -203,8 +203,8 @@ impl<S: Store> Leases<S> {
         Name::new::<LeaseRows<S::Reach>>(pool, Some(table))
     }
 
-    /// Whether any of these is held in this table. Leases of the same key can be in another table
-    /// or another database.
+    /// Returns `true` if any of these is held in this table. Leases of the same key can be in
+    /// another table or another database.
     async fn holds_any(&self, leases: Vec<Lease>, wait: Wait) -> bool {
         let limit = match wait {
             Wait::For(wait) => wait.clamp(SHORTEST_CHECK, LONGEST_CHECK),

@@ -188,7 +188,7 @@ impl Request {
     }
 }
 
-/// What is wrong with a holder's data.
+/// Returns what is wrong with a holder's data.
 pub(super) fn wrong_data(data: &str) -> Option<&'static str> {
     if data.len() > LONGEST_DATA {
         return Some("its data has more than 1,024 bytes: store it elsewhere, and its place here");

@@ -36,9 +36,9 @@ pub struct Row {
     pub key: Option<String>,
     /// The holder's name ([`Table::held_by`](super::Table::held_by)).
     pub holder: String,
-    /// What the holder tells others ([`Request::data`](super::Request::data)), such as its address.
+    /// The holder's data ([`Request::data`](super::Request::data)), such as its address.
     pub data: Option<String>,
-    /// Whether the work is done. The key then stays taken until it expires, and nobody holds it.
+    /// `true` if the work is done. The key then stays taken until it expires, and nobody holds it.
     pub is_done: bool,
     /// When it was granted.
     pub acquired_at: SystemTime,
@@ -57,8 +57,8 @@ impl Row {
         granted.unwrap_or_default().saturating_sub(self.remaining)
     }
 
-    /// Whether its `expires_at` is `infinity`, or later than the year 192103. This crate writes no
-    /// such time.
+    /// Returns `true` if its `expires_at` is `infinity`, or later than the year 192103. This crate
+    /// writes no such time.
     #[must_use]
     pub fn never_expires(&self) -> bool {
         let never = Duration::from_secs(NEVER.unsigned_abs());

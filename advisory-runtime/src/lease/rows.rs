@@ -23,8 +23,8 @@ use tokio::sync::oneshot;
 pub struct LeaseEnd {
     /// How long the key stays done; `None` releases it.
     pub(super) keep: Option<Duration>,
-    /// Whether the lease is known to be granted. Of one that is not, a row that is not there can
-    /// still come, such as one whose commit waits for a standby.
+    /// `true` if the lease is known to be granted. Otherwise its row can still appear, such as when
+    /// its commit waits for a standby.
     pub(super) is_granted: bool,
 }
 
@@ -37,7 +37,7 @@ impl LeaseEnd {
 
 /// The statements on leases, in a database or in memory.
 pub trait LeaseReach: Send + Sync + 'static {
-    /// Whether the caller's own runtime can send for others.
+    /// `true` if the caller's own runtime can send for others.
     const SENDS_HERE: bool;
 
     fn renew(
@@ -236,7 +236,7 @@ impl RowError for Error {
     }
 }
 
-/// Whether the server was not reached or did not answer.
+/// Returns `true` if the server was not reached or did not answer.
 pub(super) fn is_unreachable(error: &Error) -> bool {
     match error {
         Error::Pool(_) | Error::BrokenConnection { .. } => true,

@@ -4,7 +4,7 @@ use super::store::Store;
 use super::{Error, LeaseGuard, Leases, Request};
 use std::sync::Arc;
 
-/// What `pool = …` takes: [`Leases`], or a pool of bb8 or deadpool for leases in
+/// A value for `pool = …`: [`Leases`], or a pool of bb8 or deadpool for leases in
 /// `public.advisory_lease`.
 ///
 /// # Examples
@@ -98,7 +98,7 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseG
 /// ```no_run
 /// use advisory_runtime::lease::{self, Error, Source};
 ///
-/// /// Once a day: rows of keys that nobody asks for any more.
+/// /// Once a day: rows of keys that are no longer used.
 /// async fn clean(pool: &impl Source) -> Result<(), Error> {
 ///     println!("{} rows removed", lease::sweep(pool).await?);
 ///     Ok(())

@@ -36,7 +36,7 @@ pub(super) const BEHIND: i64 = -1;
 /// The same for a row that was locked or removed meanwhile.
 pub(super) const LOCKED: i64 = -2;
 
-/// Whether the server is a standby.
+/// Returns a row if the server is a standby.
 pub(super) const IS_STANDBY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
 
 /// Reads the server's timeline, which fails where there is none.
@@ -44,7 +44,7 @@ pub(super) fn timeline() -> String {
     qualify(&format!("SELECT {TIMELINE}"))
 }
 
-/// What a statement does.
+/// The purpose of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Acquire,
@@ -53,7 +53,7 @@ pub(super) enum Form {
     Insert,
     TakeOver,
     MoveSequence,
-    /// Whether somebody has moved the sequence from this number's timeline to the server's.
+    /// Finds out if the sequence was moved from this number's timeline to the server's.
     IsMoved,
     SetData,
     Renew,
@@ -302,7 +302,7 @@ fn template(form: Form) -> (String, &'static [&'static str]) {
 const IS_OURS: &str = "key_hash = :key AND grant_id = :grant AND token = :token";
 const IS_ASKED: &str = "l.grant_id = asked.grant_id AND l.token = asked.token AND NOT l.is_kept";
 
-/// Whether a number may be granted. The timeline is read last, which is dear.
+/// True if a number may be granted. The timeline is read last, because that is expensive.
 const IS_CURRENT: &str =
     "CASE WHEN drawn.number > COALESCE(drawn.token, 0) THEN {is_of_timeline} ELSE false END";
 const IS_OF_TIMELINE: &str =

@@ -136,7 +136,7 @@ pub(super) enum Rights {
 }
 
 impl Table {
-    /// Whether the statement found or changed a row.
+    /// Returns `true` if the statement found or changed a row.
     pub(super) async fn affects<D: Queries>(
         &self,
         conn: &mut D,

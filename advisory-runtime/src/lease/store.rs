@@ -27,7 +27,7 @@ const CONNECTION_OF_A_TRY: Duration = Duration::from_secs(5);
 pub struct Acquisition {
     pub(crate) request: Request,
     pub(crate) grant_id: i64,
-    /// Whether the current try was sent to the server.
+    /// `true` once the current try was sent to the server.
     pub(crate) is_sent: AtomicBool,
 }
 

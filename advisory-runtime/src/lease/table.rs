@@ -82,8 +82,8 @@ pub struct Table {
     pub(super) texts: Arc<Texts>,
     pub(super) holder: Arc<str>,
     pub(super) has_text: bool,
-    /// Whether its server has told its timeline, or was not asked. Of this value and its clones
-    /// alone: a process can have several servers.
+    /// `false` once a server has refused to tell its timeline. Not shared by all tables of the
+    /// process, which can have several servers.
     pub(super) has_timeline: Arc<AtomicBool>,
 }
 
@@ -228,7 +228,7 @@ impl Table {
         created.map_err(Error::Database)
     }
 
-    /// Whether its statements are those of the migration's table.
+    /// Returns `true` if its statements are those of the migration's table.
     pub(super) fn is_default(&self) -> bool {
         Arc::ptr_eq(&self.texts, &DEFAULT)
     }

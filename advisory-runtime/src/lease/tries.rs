@@ -36,7 +36,7 @@ pub(super) struct Tries<'c> {
     since: Instant,
     backoff: Backoff,
     conflicts: u32,
-    /// Whether a try found the key held. Only then may an unreachable server count as a busy key.
+    /// `true` if a try found the key held. Only then may an unreachable server count as a busy key.
     has_met_holder: bool,
     lock_timeout: Option<Duration>,
 }

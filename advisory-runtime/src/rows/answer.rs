@@ -1,8 +1,8 @@
-//! What the server says of rows.
+//! The server's answers about rows.
 
 use std::time::Duration;
 
-/// What the server says of a row that this process wants to renew.
+/// The server's answer about a row that this process wants to renew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewed {
     /// It is held for this long from when the statement began, at most.
@@ -13,7 +13,7 @@ pub enum Renewed {
     Gone,
 }
 
-/// What the server says of the transaction in which a row was ended.
+/// The server's answer about the transaction in which a row was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     Open,

@@ -33,7 +33,7 @@ pub enum End {
 }
 
 impl End {
-    /// Whether it writes a message.
+    /// Returns `true` if it writes a message.
     pub(crate) const fn has_message(self) -> bool {
         match self {
             Self::Fail | Self::Retry { .. } => true,

@@ -1,12 +1,11 @@
-//! What happens to rows with an expiry, for metrics and logs.
+//! Events of rows with an expiry, for metrics and logs.
 
 use super::end::End;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What has happened to a row with an expiry, or to whoever wants one. `R` is the lease or the
-/// claim.
+/// An event of a row with an expiry, or of a try to get one. `R` is the lease or the claim.
 ///
 /// [`lease::Event`](crate::lease::Event) and [`claim::Event`](crate::claim::Event) are this type
 /// for their rows.

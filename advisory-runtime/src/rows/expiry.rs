@@ -62,7 +62,7 @@ impl Expiry {
         }
     }
 
-    /// Whether either clock says that less than `margin` is left.
+    /// Returns `true` if less than `margin` is left by either clock.
     pub(crate) fn is_over_within(self, margin: Duration) -> bool {
         Instant::now() + margin >= self.steady || boot_clock::now() + margin >= self.boot
     }

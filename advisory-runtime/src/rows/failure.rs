@@ -1,4 +1,4 @@
-//! What a failed statement about a row means for the next try.
+//! The kinds of failure of a statement about a row, which decide about the next try.
 
 use crate::error::{ProductError, is_connection_lost, may_pass};
 use diesel::result::Error as DieselError;

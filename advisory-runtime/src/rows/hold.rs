@@ -1,4 +1,4 @@
-//! Whether the row is still held, as far as this process knows.
+//! The state of a held row, as far as this process knows.
 
 use super::{Expiry, Sent, grace, margin, pause};
 use diesel::result::Error as DieselError;
@@ -24,10 +24,10 @@ struct State {
     until: Expiry,
     is_lost: bool,
     phase: Phase,
-    /// How many statements that end the hold are on their way.
+    /// The number of statements that end the hold and were not answered yet.
     endings: usize,
-    /// When the work must have returned, after a statement that ended the hold in a transaction:
-    /// the answer to the commit may never come, also if the server is reached on other connections.
+    /// The time by which the body must have returned, after a statement that ended the hold in a
+    /// transaction. The answer to the commit may never arrive, even if other connections work.
     return_by: Option<Instant>,
     /// The last transaction in which the hold was ended.
     inside: Inside,
@@ -39,11 +39,11 @@ struct State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inside {
     pub(crate) transaction: i64,
-    /// Whether below a savepoint.
+    /// `true` if it was ended below a savepoint.
     pub(crate) is_nested: bool,
 }
 
-/// Whether this process has ended the hold.
+/// How far this process has ended the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Held,
@@ -99,7 +99,7 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Records that the row is not held any more.
+    /// Records that the row is no longer held.
     pub(crate) fn lose(&self) {
         let mut state = self.state();
         state.is_lost |= state.phase != Phase::Ended;
@@ -107,8 +107,8 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Records how the transaction has ended that ended the hold at this time. The answer can come
-    /// after another one has done so.
+    /// Records the outcome of the transaction that ended the hold at this time, unless another one
+    /// has ended it since.
     pub(crate) fn settle(&self, since: Instant, is_committed: bool) {
         let mut state = self.state();
         if state.phase == Phase::InTransaction(since) {
@@ -152,7 +152,7 @@ impl Hold {
         self.state().until.steady()
     }
 
-    /// When work under the hold must have stopped.
+    /// The time by which the body must have stopped.
     pub(crate) fn deadline(&self) -> Instant {
         let expires = self.expires();
         expires.checked_sub(self.margin).unwrap_or(expires)
@@ -176,12 +176,12 @@ impl Hold {
         self.state().inside
     }
 
-    /// Whether others can take the row by now.
+    /// Returns `true` if others can take the row by now.
     pub(crate) fn is_expired(&self) -> bool {
         self.state().until.is_over_within(Duration::ZERO)
     }
 
-    /// Whether this process must not rely on the hold any more.
+    /// Returns `true` if this process must no longer rely on the hold.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
         state.is_lost || state.phase == Phase::Ended || state.until.is_over_within(Duration::ZERO)
@@ -207,8 +207,8 @@ impl Hold {
     }
 }
 
-/// A statement that ends the hold, on its way. Several can be, as where a caller has given up one
-/// of them.
+/// A statement that ends the hold and was not answered yet. There can be several, such as when a
+/// caller has dropped one.
 pub(crate) struct Ending<'h>(&'h Hold);
 
 impl Ending<'_> {

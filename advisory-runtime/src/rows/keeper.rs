@@ -60,11 +60,11 @@ pub(crate) trait Rows: Send + Sync + Sized + 'static {
         times: Times,
     ) -> impl Future<Output = Result<Vec<Settled>, Self::Error>> + Send;
 
-    /// Whether the caller's own runtime can send an end.
+    /// `true` if the caller's own runtime can send an end.
     const SENDS_HERE: bool;
 
-    /// Ends a row; `false` if it was not held any more. `is_here` on the caller's runtime, where it
-    /// is tried once.
+    /// Ends a row; returns `false` if it was no longer held. `is_here` is `true` on the caller's
+    /// runtime, where it is tried once.
     fn end(
         &self,
         row: Self::Row,
@@ -73,7 +73,7 @@ pub(crate) trait Rows: Send + Sync + Sized + 'static {
         is_here: bool,
     ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
-    /// Whether rows that end at the same time are ended together, by [`end_all`](Self::end_all).
+    /// `true` if rows that end at the same time are ended together, by [`end_all`](Self::end_all).
     const GATHERS: bool = false;
 
     /// Ends rows by one statement without waiting for locked ones. One answer for each, in their
@@ -92,18 +92,18 @@ pub(crate) trait Rows: Send + Sync + Sized + 'static {
         None
     }
 
-    /// What an observer sees of a row.
+    /// The row as an observer sees it.
     type Shown;
 
     fn shown(row: &Self::Row) -> &Self::Shown;
 
     fn observer(row: &Self::Row) -> Option<&Observer<Self::Shown, Self::Error>>;
 
-    /// What an observer sees of an end.
+    /// Converts an end to the one that an observer sees.
     fn shown_end(end: &Self::End) -> End;
 }
 
-/// What tells groups of rows apart: the statements, the pool and the table.
+/// The name of a group of rows: the statements, the pool and the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     rows: TypeId,

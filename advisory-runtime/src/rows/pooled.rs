@@ -91,7 +91,7 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
         let pool = self.pool.clone();
         if let Some(runtime) = &self.runtime {
             drop(runtime.spawn(async move {
-                // A connection is not waited for any more once nobody waits for the answer.
+                // Once nobody waits for the answer, this no longer waits for a connection.
                 let conn = unless(pin!(reply.closed()), pin!(pool.connection())).await;
                 let result = match conn {
                     None => return,

@@ -63,11 +63,11 @@ pub(crate) trait Step: Send + Sync + 'static {
     type Answer: Send + 'static;
     type Error: RowError;
 
-    /// Whether it renews rows: it waits for no locked one, and for no other step.
+    /// `true` for a renewal, which waits neither for a locked row nor for another step.
     const IS_RENEWAL: bool = false;
 
-    /// Whether the answer can be the effect of the same statement on the other connection, such as
-    /// that a row is no longer held: that one's answer is waited for too.
+    /// Returns `true` if the answer can be the effect of the same statement on the other connection,
+    /// such as that a row is no longer held. Then the other answer is awaited too.
     fn may_be_of_twin(_: &Self::Answer) -> bool {
         false
     }
@@ -81,7 +81,7 @@ pub(crate) trait Step: Send + Sync + 'static {
         Outside::Doubted
     }
 
-    /// What an answer on a connection outside the pool says; `None` if it says nothing.
+    /// Returns the part of an answer that can be trusted if the connection is outside the pool.
     fn doubted(answer: Self::Answer) -> Option<Self::Answer> {
         Some(answer)
     }
@@ -89,8 +89,8 @@ pub(crate) trait Step: Send + Sync + 'static {
 
 /// The connections of a pool, and one outside of it.
 pub(crate) trait Reach: Send + Sync + 'static {
-    /// Whether bodies and statements are futures, so that a body can be dropped and the caller's own
-    /// runtime can send for others.
+    /// `true` if bodies and statements are futures, so that a body can be dropped and the caller's
+    /// own runtime can send for others.
     const IS_ASYNC: bool;
 
     /// Sends the step until a connection answers. Runs on the keeper.
@@ -140,7 +140,7 @@ pub(crate) async fn first_answer<S: Step>(
         Outside::Useless => times.answer,
         _ => times.soon,
     };
-    // What the pool's connection answered, kept while the other connection is awaited.
+    // The answer on the pool's connection, while the other connection is awaited.
     let mut said = match timeout(soon, pooled.as_mut()).await {
         Ok(Ok(answer)) => return Ok(answer),
         Ok(Err(error)) if is_of_the_row(&error) => return Err(error),
@@ -189,9 +189,9 @@ pub(crate) async fn first_answer<S: Step>(
     })
 }
 
-/// Whether a refusal can be one that the connection repeats for ever, as of a prepared statement
-/// whose plan the server refuses (0A000) or that a pooler has lost (26000, 08P01). Diesel hides the
-/// SQLSTATE.
+/// Returns `true` if this connection may refuse the statement each time, such as a prepared
+/// statement that the server cannot plan again (0A000) or that a pooler has lost (26000, 08P01).
+/// Diesel hides the SQLSTATE.
 pub(crate) const fn may_stick(error: &DieselError) -> bool {
     matches!(
         error,
@@ -199,7 +199,7 @@ pub(crate) const fn may_stick(error: &DieselError) -> bool {
     )
 }
 
-/// Whether another connection would get the same answer.
+/// Returns `true` if another connection would get the same answer.
 pub(crate) fn is_of_the_row<E: RowError>(error: &E) -> bool {
     match error.failure() {
         Failure::Unreachable | Failure::Unanswered => false,

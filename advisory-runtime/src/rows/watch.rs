@@ -65,8 +65,8 @@ pub(crate) async fn watch<F: Future, G>(
     }
 }
 
-/// The future's output, or `None` if `stop` resolves first. A large future is best pinned by the
-/// caller: this one holds what it is given twice.
+/// Returns the future's output, or `None` if `stop` is ready first. Pin a large future before the
+/// call, because this function's own future holds its argument twice.
 pub(crate) async fn unless<T>(
     mut stop: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
     future: impl Future<Output = T>,

@@ -68,6 +68,7 @@ async fn run<Q: Queue>(words: &[String]) -> Outcome<()> {
     let pool = pool
         .min_connections(6)
         .max_connections(20)
+        .test_before_acquire(false)
         .connect(url)
         .await?;
     let number = |nth: usize| numbers.get(nth).ok_or("a number is missing");

@@ -5,6 +5,7 @@ use crate::mails::{Mail, OPEN, mail, mails, mails_that, until_empty, work};
 use advisory_runtime::Pool as _;
 use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Event, Worker};
 use advisory_tests::Database;
+use advisory_tests::statements::{Sent, prepared};
 use diesel::{ExpressionMethods, Queryable, Selectable};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::HashMap;
@@ -143,6 +144,27 @@ async fn rows_that_are_deleted_are_deleted_many_at_a_time() {
     assert_eq!(db.count("SELECT count(*) FROM mail").await, 0);
     let statements = db.count("SELECT count(*) FROM deletion").await;
     assert!(statements <= 15, "{statements}");
+}
+
+/// Locking them first costs as much as the change.
+#[tokio::test]
+async fn ends_that_go_together_do_not_lock_their_rows_first() {
+    let db = mails(40).await;
+    let pool = db.bb8(2).await;
+    let all = tokio::sync::Barrier::new(40);
+    let worker = Worker::new(&pool, "worker").concurrency(40).until_empty();
+    let ran = worker.run(async |_: Claimed<Mail>| {
+        all.wait().await;
+        Ok::<_, Error>(())
+    });
+    ran.await.unwrap();
+    assert_eq!(mails_that(&db, DONE).await, 40);
+    let (mut first, mut second) = tokio::try_join!(pool.get(), pool.get()).unwrap();
+    for conn in [&mut first, &mut second] {
+        for Sent { statement, .. } in prepared(conn, "WITH ORDINALITY").await {
+            assert!(!statement.contains("advisory_locked"), "{statement}");
+        }
+    }
 }
 
 /// Of a batch, one row is locked by an open transaction, the text of another one does not fit, and

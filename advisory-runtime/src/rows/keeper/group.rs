@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
-/// How many rows one statement renews at most.
+/// The most rows that one statement renews.
 const MOST: usize = 1_000;
 
 /// The rows of one name.
@@ -34,7 +34,7 @@ struct Slots<Row> {
 
 struct Slot<Row> {
     row: Row,
-    /// When it is renewed; `None` while it is being renewed, and for a row that is not.
+    /// The time of the next renewal; `None` while one is sent, and for a row that is not renewed.
     next: Option<Instant>,
 }
 
@@ -53,7 +53,7 @@ impl<R: Rows> Group<R> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ids of the rows, in their order.
+    /// Adds rows, and returns their ids in the same order.
     pub(super) fn insert(
         &self,
         rows: impl Iterator<Item = (R::Row, Option<Instant>)>,
@@ -68,7 +68,7 @@ impl<R: Rows> Group<R> {
         first..=slots.last_id
     }
 
-    /// Returns whether no row is left.
+    /// Removes a row. Returns `true` if none is left.
     pub(super) fn remove(&self, id: u64) -> bool {
         let mut slots = self.slots();
         let removed = slots.by_id.remove(&id);
@@ -197,7 +197,7 @@ impl<R: Rows> Group<R> {
         self.set_next(id, next);
     }
 
-    /// Asks how the transactions have ended in which rows were ended.
+    /// Finds out if the transactions that ended rows were committed.
     async fn settle(&self, rows: Vec<(u64, R::Row)>) {
         let phases: Vec<_> = rows.iter().map(|(_, row)| R::hold(row).phase()).collect();
         let times = Self::times(&rows).of_settling();

@@ -24,9 +24,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How many rows one statement ends at most.
+/// The most rows that one statement ends.
 const MOST: usize = 1_000;
-/// After this time the next statement does not wait any more for the one on its way.
+/// The time after which the next statement no longer waits for the one that was sent.
 const LATE: Duration = Duration::from_millis(50);
 
 /// A row that the keeper renews until this value is dropped.
@@ -37,7 +37,7 @@ pub(crate) struct Kept<R: Rows> {
     pub(super) row: R::Row,
 }
 
-/// Is called with how a row was ended.
+/// Called with the result when a row has ended.
 pub(crate) type Reply<R> = Box<dyn FnOnce(Result<Ended, <R as Rows>::Error>) + Send>;
 
 impl<R: Rows> Kept<R> {
@@ -49,7 +49,7 @@ impl<R: Rows> Kept<R> {
         ended.unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
     }
 
-    /// Ends the row, and calls `reply` with how it has ended.
+    /// Ends the row, and calls `reply` with the result.
     pub(crate) fn end_then(self, end: R::End, reply: Reply<R>) {
         self.end_at(Place::Here, end, reply);
     }
@@ -94,13 +94,13 @@ pub(super) struct PendingEnd<R: Rows> {
     kept: Kept<R>,
     end: R::End,
     tries: Tries<R::Error>,
-    /// Since when the keeper tries it.
+    /// The time of the keeper's first try.
     since: Option<Instant>,
-    /// Whether it is ended by statements of its own.
+    /// `true` if it is ended by statements of its own.
     is_alone: bool,
-    /// Whether the row was lost before the last statement.
+    /// `true` if the row was lost before the last statement.
     was_lost: bool,
-    /// `None` once the caller was told.
+    /// `None` once it was called.
     reply: Option<Reply<R>>,
 }
 
@@ -109,7 +109,7 @@ impl<R: Rows> PendingEnd<R> {
         R::hold(&self.kept.row).phase()
     }
 
-    /// Sends it, or leaves it to whoever waits for an answer.
+    /// Sends it, or leaves it to the sender that waits for an answer.
     fn submit(mut self, mut place: Place) {
         let phase = self.phase();
         if phase == Phase::Ended {
@@ -144,14 +144,14 @@ impl<R: Rows> PendingEnd<R> {
         sender.start(&keeper);
     }
 
-    /// Tells the caller. A panic of the program's observer stops nothing.
+    /// Calls `reply`, and catches its panic.
     fn reply(&mut self, ended: Result<Ended, R::Error>) {
         if let Some(reply) = self.reply.take() {
             drop(catch_unwind(AssertUnwindSafe(|| reply(ended))));
         }
     }
 
-    /// How long the next try may take.
+    /// Returns the timeouts of the next try.
     fn times(&self, place: Place) -> Times {
         let times = self.tries.times();
         match place {
@@ -160,7 +160,7 @@ impl<R: Rows> PendingEnd<R> {
         }
     }
 
-    /// Takes the answer of a try.
+    /// Handles the answer to a try.
     fn answered(mut self, place: Place, answer: Result<bool, R::Error>) {
         let row = &self.kept.row;
         match &answer {
@@ -208,7 +208,7 @@ impl<R: Rows> Group<R> {
 /// The ends of a group that wait to be sent from one place.
 pub(super) struct Queue<R: Rows> {
     waiting: Vec<PendingEnd<R>>,
-    /// Who sends what waits.
+    /// The number of the current sender.
     sender: Option<u64>,
     last_sender: u64,
 }
@@ -224,7 +224,7 @@ impl<R: Rows> Default for Queue<R> {
 }
 
 impl<R: Rows> Queue<R> {
-    /// The number of a new sender, if there is none and something waits.
+    /// Returns the number of a new sender, if there is none and an end waits.
     fn next_sender(&mut self) -> Option<u64> {
         if self.sender.is_some() || self.waiting.is_empty() {
             return None;
@@ -235,13 +235,13 @@ impl<R: Rows> Queue<R> {
     }
 }
 
-/// Sends what waits, a batch at a time, or one end alone.
+/// Sends the ends that wait, a batch at a time, or one end alone.
 struct Sender<R: Rows> {
     group: Arc<Group<R>>,
     place: Place,
     /// In the queue; `None` for an end of its own.
     number: Option<u64>,
-    /// What is on its way.
+    /// The ends that were sent and not answered.
     batch: Vec<PendingEnd<R>>,
 }
 
@@ -277,7 +277,7 @@ impl<R: Rows> Sender<R> {
         }
     }
 
-    /// Whether there is something to send, and nobody else sends it.
+    /// Returns `true` if there are ends to send and this is still their sender.
     fn take_batch(&mut self) -> bool {
         if self.number.is_none() {
             return false;
@@ -315,7 +315,7 @@ impl<R: Rows> Sender<R> {
         shortest.unwrap_or_else(|| Times::new(LATE, LATE))
     }
 
-    /// The answer. If it is late, the next end does not wait for it.
+    /// Waits for the answer. If it is late, the next ends no longer wait for it.
     async fn unless_late<F: Future + Unpin>(&mut self, mut answer: F) -> F::Output {
         if self.number.is_some() {
             if let Ok(answer) = timeout(LATE, &mut answer).await {
@@ -326,7 +326,7 @@ impl<R: Rows> Sender<R> {
         answer.await
     }
 
-    /// Lets another sender take over what waits.
+    /// Lets another sender take over the ends that wait.
     fn start_next(&self) {
         let mut queue = self.group.queue(self.place);
         if queue.sender == self.number {
@@ -366,7 +366,7 @@ impl<R: Rows> Sender<R> {
 }
 
 impl<R: Rows> Drop for Sender<R> {
-    /// Its runtime ends.
+    /// Runs when the runtime shuts down.
     fn drop(&mut self) {
         let mut ends = std::mem::take(&mut self.batch);
         if self.number.is_some() {
