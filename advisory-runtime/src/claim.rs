@@ -56,9 +56,10 @@
 //! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done
 //! over and over, and what keeps two workers apart.
 
-// `table` is the user's table and its columns. `next` builds the query of a claim, `take` and `limit`
-// send it, `claimed` is what it returns; `end` and `end/send` end it, `renew` renews it. `rows` has
-// the keeper renew and end many, `run` and `worker` call bodies. `sql` has the statements.
+// `table` describes the user's rows, `key` and `optional_column` their columns. `next` builds the
+// query of a claim, `take` and `limit` send it, `claimed` is the claimed row; `end` and `end/send`
+// end it, `renew` renews it. `rows` has the keeper renew and end many, `run` and `worker` call
+// bodies. `sql` has the statements.
 mod claimed;
 mod column_type;
 mod conflicts;
@@ -66,10 +67,12 @@ mod count;
 mod end;
 mod error;
 mod index;
+mod key;
 mod limit;
 mod mutex;
 mod next;
 mod observers;
+mod optional_column;
 mod renew;
 pub(crate) mod rows;
 #[cfg(feature = "diesel-async")]
@@ -117,13 +120,16 @@ pub use advisory_derive::Claim;
 #[doc(hidden)]
 pub use {
     column_type::{Count, HolderType, NullableTime, Time},
+    key::{KeyArray, KeyColumns, KeyValue, One, RowKey},
     next::{Async, Blocking},
+    optional_column::{
+        Absent, CountColumn, Deleted, ExpiryOf, Found, HolderOf, MaybeColumn, MaybeCount, MaybePer,
+        MaybeRunAt, MaybeTime, TimeColumn, absent, check_columns,
+    },
     state::StateOf,
     table::{
-        Absent, CountColumn, Deleted, ExpiryOf, Fails, Found, HolderOf, KeepsCompleted, KeyArray,
-        KeyColumns, KeyValue, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, One, Order,
-        Retries, RowKey, SelectionOf, TimeColumn, absent, changes, check_columns,
-        check_last_attempt, from_row, selection,
+        Fails, KeepsCompleted, Order, Retries, SelectionOf, changes, check_last_attempt, from_row,
+        selection,
     },
     take::Condition,
     time::{Now, NowInUtc},

@@ -1,7 +1,8 @@
 //! The query of `claim::next`: the rows to claim, and the columns to set.
 
+use super::key::KeyValue;
 use super::sql::{Fragment, Wanted};
-use super::table::{Claim, KeyValue};
+use super::table::Claim;
 use super::take::{Condition, take, take_first};
 use super::{Claimed, Error};
 use crate::driver::Queries;

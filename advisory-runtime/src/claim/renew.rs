@@ -3,8 +3,9 @@
 use super::Error;
 use super::claimed::{Claimed, Lasts, RenewedRow, SettledRow};
 use super::conflicts::load;
+use super::key::KeyValue;
 use super::sql::{ManyKeys, Statement};
-use super::table::{Claim, KeyValue};
+use super::table::Claim;
 use crate::driver::Queries;
 use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
 

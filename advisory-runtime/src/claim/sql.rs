@@ -25,7 +25,8 @@ mod state;
 mod statement;
 mod text_cache;
 
-use super::table::{Claim, MaybeRunAt};
+use super::optional_column::MaybeRunAt;
+use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};

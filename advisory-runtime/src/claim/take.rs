@@ -3,10 +3,12 @@
 use super::Error;
 use super::claimed::{Answer, Answered, Claimed, Found};
 use super::conflicts::load;
+use super::key::KeyValue as _;
 use super::limit;
+use super::optional_column::MaybePer;
 use super::spent::fail_spent;
 use super::sql::{Fixed, Id, Statement, Wanted};
-use super::table::{Claim, KeyValue as _, MaybePer};
+use super::table::Claim;
 use crate::driver::Queries;
 use crate::rows::Sent;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};

@@ -12,8 +12,9 @@ mod start;
 
 use super::index::table_name;
 use super::observers::observers;
+use super::optional_column::MaybeRunAt;
 use super::sql::{Fragment, Wanted};
-use super::table::{Claim, MaybeRunAt};
+use super::table::Claim;
 use super::take::{Condition, position_of, take};
 use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]

@@ -1,7 +1,8 @@
 //! The columns that an end sets.
 
 use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, has_last_attempt};
-use crate::claim::table::{Claim, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, ttl};
+use crate::claim::optional_column::{MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime};
+use crate::claim::table::{Claim, ttl};
 use crate::rows::{End, grace};
 use crate::sql::{IDLE_IN_TRANSACTION, at_most};
 use diesel::pg::Pg;

@@ -3,7 +3,9 @@
 
 use super::{literal, quoted, table};
 use crate::claim::column_type::{HolderType, Time};
-use crate::claim::table::{Claim, KeyColumns, MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime, ttl};
+use crate::claim::key::KeyColumns;
+use crate::claim::optional_column::{MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime};
+use crate::claim::table::{Claim, ttl};
 use crate::sql::qualify::{fill, qualify};
 use crate::sql::{IS_DURABLE, OUTCOME};
 use diesel::{Column, Expression};

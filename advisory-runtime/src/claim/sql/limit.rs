@@ -16,7 +16,8 @@ use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
 use super::statement::{Statement, of_claims};
 use super::text_cache::{Form, cached};
 use super::{Wanted, only, quoted, table};
-use crate::claim::table::{Claim, MaybePer};
+use crate::claim::optional_column::MaybePer;
+use crate::claim::table::Claim;
 use crate::random::random;
 use diesel::Column;
 

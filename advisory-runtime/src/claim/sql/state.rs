@@ -1,7 +1,8 @@
 //! The state of a row, and the count of rows in each state.
 
 use super::fragments::Fragments;
-use crate::claim::table::{Claim, MaybeCount, MaybeRunAt, MaybeTime};
+use crate::claim::optional_column::{MaybeCount, MaybeRunAt, MaybeTime};
+use crate::claim::table::Claim;
 
 /// Returns the query that counts the rows of the table in each state.
 pub(in crate::claim) fn counts<T: Claim>() -> String {

@@ -2,9 +2,10 @@
 
 use super::Settings;
 use super::shared::{Shared, Waiting};
+use crate::claim::optional_column::MaybeRunAt;
 use crate::claim::rows::{ClaimEnd, ended, watch};
 use crate::claim::sql::end_of;
-use crate::claim::table::{Claim, MaybeRunAt};
+use crate::claim::table::Claim;
 use crate::claim::{BodyOutcome, Claimed, Error, Event};
 use crate::rows::{End, Reach, tell};
 use std::any::Any;

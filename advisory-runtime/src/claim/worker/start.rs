@@ -1,7 +1,8 @@
 //! The position in the order at which the claims of a worker begin.
 
+use crate::claim::optional_column::MaybePer;
 use crate::claim::sql::FromPosition;
-use crate::claim::table::{Claim, MaybePer};
+use crate::claim::table::Claim;
 use crate::claim::{Claimed, Error};
 use crate::error::is_connection_lost;
 use std::time::Duration;
