@@ -23,14 +23,11 @@ pub(crate) use lock_name::label;
 pub(crate) use renewal::unknowns as unknown_renewals;
 pub(crate) use view::find_hint;
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::lease::{Error, Table};
-use advisory_runtime::monitor::{
-    self, ClaimedRow, HolderId, Lease, LeaseSummary, Lock, Locks, Names,
-};
+use advisory_runtime::monitor::{self, ClaimedRow, Lease, LeaseSummary, Lock, Locks, Names};
 use clap::Args;
 use tokio::time::sleep_until;
 
@@ -65,6 +62,10 @@ struct Snapshot {
 impl Snapshot {
     fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.leases.iter().flat_map(|summary| &summary.leases)
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &Lock> + Clone {
+        self.wanted.iter().map(|at| &self.locks.locks[*at])
     }
 }
 
@@ -183,18 +184,19 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
         return Ok(true);
     }
     let unknown_leases = view::unknown_leases(&snapshot);
-    let has_row =
-        snapshot.leases().count() > unknown_leases.len() || !snapshot.claims.rows.is_empty();
-    let renewals = renewal::unknowns(unknown_leases);
-    let renewals: Vec<String> = renewals.into_iter().map(str::to_owned).collect();
-    if snapshot.wanted.len() > snapshot.unknown.len() || has_row {
+    if snapshot.wanted.len() > snapshot.unknown.len()
+        || snapshot.leases().count() > unknown_leases.len()
+        || !snapshot.claims.rows.is_empty()
+    {
         if let Some(why) = unknown {
             screen::note(&format!("{why}\n"));
         }
         return Ok(false);
     }
-    let unfound = snapshot.claims.unfound.into_values();
-    let unknown: Vec<String> = unknown.into_iter().chain(renewals).chain(unfound).collect();
+    let renewals = renewal::unknowns(unknown_leases).into_iter();
+    let mut unknown: Vec<String> = unknown.into_iter().collect();
+    unknown.extend(renewals.map(str::to_owned));
+    unknown.extend(snapshot.claims.unfound.into_values());
     if unknown.is_empty() {
         return Ok(true);
     }
@@ -232,13 +234,13 @@ impl View<'_> {
             }
             let now = age::holders(&selected.locks);
             held.retain(|holder| now.contains(holder));
-            let is_young = |at: &usize| {
-                let mut holders = age::holders_of(&selected.locks.locks[*at]);
-                !holders.any(|holder| held.contains(&holder))
-            };
-            let young: Vec<usize> = selected.unknown.iter().copied().filter(is_young).collect();
-            selected.wanted.retain(|at| !young.contains(at));
-            selected.unknown.retain(|at| !young.contains(at));
+            let locks = &selected.locks.locks;
+            let is_old = |at: &usize| age::holders_of(&locks[*at]).any(|it| held.contains(&it));
+            let unknown = selected.unknown.clone();
+            selected
+                .wanted
+                .retain(|at| !unknown.contains(at) || is_old(at));
+            selected.unknown.retain(is_old);
         }
         Ok(selected)
     }
@@ -247,12 +249,14 @@ impl View<'_> {
     async fn locks(&self, session: &mut Session) -> Result<Snapshot, Failure> {
         let mut locks = with_timeout(monitor::locks(session.conn(), &self.names)).await??;
         let pooled = pooled::remove_traces(&mut locks);
+        let List {
+            older_than, filter, ..
+        } = self.list;
         let (mut wanted, mut unknown) = (Vec::new(), Vec::new());
         for (at, lock) in locks.locks.iter().enumerate() {
-            let filter = self.list.filter.as_ref();
-            let bound = self.list.older_than;
-            let age = bound.map_or(Age::Older, |bound| age::of(&locks, lock, bound));
-            if age == Age::Younger || filter.is_some_and(|filter| !is_named(&locks, lock, filter)) {
+            let age = older_than.map_or(Age::Older, |bound| age::of(&locks, lock, bound));
+            let is_unnamed = |filter: &String| !is_named(&locks, lock, filter);
+            if age == Age::Younger || filter.as_ref().is_some_and(is_unnamed) {
                 continue;
             }
             wanted.push(at);
@@ -268,8 +272,8 @@ impl View<'_> {
             wanted,
             unknown,
             pooled,
-            older_than: self.list.older_than,
-            filter: self.list.filter.clone(),
+            older_than: *older_than,
+            filter: filter.clone(),
         })
     }
 
@@ -334,13 +338,9 @@ fn matches(text: &str, part: &str) -> bool {
 /// Returns `true` if the name of the lock contains this text, or the name of a session that holds
 /// it, waits for it or has tried to get it.
 fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
-    let holders = lock.holders.iter().filter_map(|holder| match holder.id {
-        HolderId::Backend(pid) => Some(pid),
-        _ => None,
-    });
     let waiters = lock.waiters.iter().map(|waiter| waiter.pid);
     let tries = lock.tries.iter().map(|one| one.pid);
-    let mut sessions = holders.chain(waiters).chain(tries);
+    let mut sessions = tree::pids(lock).chain(waiters).chain(tries);
     matches(&label(lock.key, &lock.names), filter)
         || sessions.any(|pid| {
             let backend = locks.backend(pid);
@@ -369,35 +369,24 @@ fn frame(picture: &str, every: Duration) -> String {
     let Some(height) = screen::height() else {
         return format!("{picture}\n");
     };
-    let all: Vec<&str> = picture.lines().collect();
     let columns = screen::width(None).unwrap_or(usize::MAX);
+    let mut lines: Vec<String> = picture.lines().map(str::to_owned).collect();
     // A command can be wider than the terminal, which then continues it in the next line.
-    let heights = all.iter().map(|line| display_width::height(line, columns));
+    let of_all = |lines: &[String]| -> usize {
+        let heights = lines
+            .iter()
+            .map(|line| display_width::height(line, columns));
+        heights.sum()
+    };
     // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);
-    let fits = |room: usize| {
-        let ends = heights.clone().scan(0, |end, height| {
-            *end += height;
-            Some(*end)
-        });
-        ends.take_while(|end| *end <= room).count()
-    };
-    let kept = match fits(room) {
-        all_lines if all_lines == all.len() => all_lines,
-        _ => fits(room - 1),
-    };
+    if of_all(&lines) > room {
+        while of_all(&lines) > room - 1 {
+            lines.pop();
+        }
+        lines.push(format!("{DIM}… and more: `--filter` narrows it{DIM:#}"));
+    }
     let every = duration::short(every);
-    let mut text = format!("\u{1b}[H{DIM}every {every}; Ctrl-C ends{DIM:#}\u{1b}[K\n");
-    for line in &all[..kept] {
-        text.push_str(line);
-        text.push_str("\u{1b}[K\n");
-    }
-    if kept < all.len() {
-        let _ = writeln!(
-            text,
-            "{DIM}… and more: `--filter` narrows it{DIM:#}\u{1b}[K"
-        );
-    }
-    text.push_str("\u{1b}[J");
-    text
+    lines.insert(0, format!("\u{1b}[H{DIM}every {every}; Ctrl-C ends{DIM:#}"));
+    lines.join("\u{1b}[K\n") + "\u{1b}[K\n\u{1b}[J"
 }

@@ -26,14 +26,13 @@ pub(crate) fn line(snapshot: &Snapshot) -> String {
 
 fn value(snapshot: &Snapshot) -> Value {
     let locks = &snapshot.locks;
-    let shown = snapshot.wanted.iter().map(|at| lock(&locks.locks[*at]));
     let leases = snapshot.leases.as_ref();
     json!({
         "version": VERSION,
         "database": locks.database,
         "role": locks.role,
         "sees_all": locks.sees_all,
-        "locks": shown.collect::<Vec<_>>(),
+        "locks": snapshot.wanted().map(lock).collect::<Vec<_>>(),
         "backends": locks.backends.iter().map(backend).collect::<Vec<_>>(),
         "leases": leases.map(|leases| leases.leases.iter().map(lease).collect::<Vec<_>>()),
         "lease_counts": leases.map(|leases| leases.counts.iter().map(lease_count).collect::<Vec<_>>()),
