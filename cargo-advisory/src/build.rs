@@ -8,9 +8,8 @@ use clap::Args;
 use crate::check::collisions;
 use crate::cli::{Answer, CODES, Format};
 use crate::failure::Failure;
-use crate::inventory::Inventory;
 use crate::selection::Selection;
-use crate::{finding, json, screen};
+use crate::{artifact, finding, json, screen};
 
 /// Runs `cargo build`, writes `<artifact>.advisory.json` next to each artifact, and fails if locks
 /// can collide
@@ -28,11 +27,11 @@ impl Arguments {
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let files = self.selection.build()?;
         for file in files.iter().filter(|file| is_final(file)) {
-            let inventory = Inventory::read(std::slice::from_ref(file), false)?;
+            let inventory = artifact::read(std::slice::from_ref(file), false)?;
             screen::write(Some(&inventory_path(file)), &json::write(&inventory))?;
         }
-        let inventory = Inventory::read(&files, false)?;
-        let findings = collisions::within(&inventory)?;
+        let inventory = artifact::read(&files, false)?;
+        let findings = collisions::find(&inventory, &[])?;
         let text = || finding::text(&findings, &inventory.summary());
         if self.answer.format == Format::Json || self.answer.output.is_file() {
             self.answer.write(|_| text(), || finding::json(&findings))?;

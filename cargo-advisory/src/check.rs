@@ -73,11 +73,7 @@ impl Arguments {
     /// Returns `true` if nothing was found but advice.
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let inventory = self.artifacts.inventory_to_check()?;
-        let mut findings = collisions::within(&inventory)?;
-        for file in &self.with {
-            let other = json::read_file(file)?;
-            findings.extend(collisions::between(&inventory, &other, file)?);
-        }
+        let mut findings = collisions::find(&inventory, &self.with)?;
         if let Some(file) = &self.against {
             let old = json::read_file(file)?;
             let allowed = &self.allow_key_change;

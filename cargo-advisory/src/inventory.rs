@@ -1,12 +1,9 @@
 //! The lock sites and claims of several files, and the names of a site and its keys for people.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 
 use advisory_pattern::{ClaimRecord, Derivation, KeySpace, LockedKey, Record, decode_key};
 
-use crate::artifact::{self, Records};
-use crate::failure::{Failure, bail};
 use crate::text::{joined, plural};
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,38 +13,22 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    pub(crate) fn of(records: Records) -> Self {
-        let sites: BTreeSet<Record> = records.sites.into_iter().collect();
-        let mut sites: Vec<Record> = sites.into_iter().collect();
-        sites.sort_by(|a, b| place(a).cmp(&place(b)));
-        let claims: BTreeSet<ClaimRecord> = records.claims.into_iter().collect();
-        let mut claims: Vec<ClaimRecord> = claims.into_iter().collect();
-        claims.sort_by(|a, b| claim_place(a).cmp(&claim_place(b)));
-        Self { sites, claims }
+    /// Orders the records by their places, each of them once.
+    pub(crate) fn sorted(mut self) -> Self {
+        self.sites.sort_unstable();
+        self.sites.dedup();
+        self.sites.sort_by(|a, b| place(a).cmp(&place(b)));
+        self.claims.sort_unstable();
+        self.claims.dedup();
+        self.claims
+            .sort_by(|a, b| claim_place(a).cmp(&claim_place(b)));
+        self
     }
 
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self::of(Records {
-            sites: [self.sites, other.sites].concat(),
-            claims: [self.claims, other.claims].concat(),
-        })
-    }
-
-    /// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the
-    /// program that takes the locks, or its linker has left them out, so nothing would be checked.
-    pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Self, Failure> {
-        let mut records = Records::default();
-        for file in files {
-            let found = artifact::read(file)?;
-            if has_records && found.is_empty() {
-                bail!(
-                    "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
-                    file.display()
-                );
-            }
-            records.add(found);
-        }
-        Ok(Self::of(records))
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.sites.extend(other.sites);
+        self.claims.extend(other.claims);
+        self.sorted()
     }
 
     /// Counts the sites of each crate, and the claims. A crate that the linker left out is missing.

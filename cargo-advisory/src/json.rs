@@ -5,12 +5,11 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use advisory_pattern::{ClaimRecord, Derivation, LockedKey, MOST_PERMITS, Permits, Record};
 use serde_json::{Map, Value, json};
 
-use crate::artifact::Records;
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Key, is_lease, keys};
 use crate::text::controls_terminal;
@@ -134,6 +133,14 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
+pub(crate) fn read_files(paths: &[PathBuf]) -> Result<Inventory, Failure> {
+    let mut all = Inventory::default();
+    for path in paths {
+        all = all.and(read_file(path)?);
+    }
+    Ok(all)
+}
+
 pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
     let text = fs::read_to_string(path).map_err(|error| Failure::unread(path, error))?;
     read(path, &text)
@@ -157,19 +164,19 @@ fn parsed(text: &str) -> Result<Inventory, String> {
     }
     let sites = value["sites"].as_array();
     let sites = sites.ok_or("not an inventory: `sites` is not an array")?;
-    let mut records = Records::default();
+    let mut inventory = Inventory::default();
     for (at, value) in sites.iter().enumerate() {
         let site = record(value).map_err(|why| format!("sites[{at}]: {why}"))?;
         let locks = site.locks();
         locks.map_err(|error| format!("sites[{at}]: {error}"))?;
-        records.sites.push(site);
+        inventory.sites.push(site);
     }
     // An inventory of an earlier release has none.
     for (at, value) in value["claims"].as_array().into_iter().flatten().enumerate() {
         let claim = claim_record(value).map_err(|why| format!("claims[{at}]: {why}"))?;
-        records.claims.push(claim);
+        inventory.claims.push(claim);
     }
-    Ok(Inventory::of(records))
+    Ok(inventory.sorted())
 }
 
 fn permits_value(permits: &Permits) -> Value {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::json;
+use crate::{artifact, json};
 
 /// The number of locks that a slice takes at most by default. An inventory does not have
 /// `max_keys`.
@@ -54,10 +54,6 @@ impl NameSources {
     }
 
     fn inventory(&self) -> Result<Inventory, Failure> {
-        let mut inventory = Inventory::read(&self.artifact, true)?;
-        for file in &self.inventory {
-            inventory = inventory.and(json::read_file(file)?);
-        }
-        Ok(inventory)
+        Ok(artifact::read(&self.artifact, true)?.and(json::read_files(&self.inventory)?))
     }
 }

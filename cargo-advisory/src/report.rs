@@ -64,11 +64,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool, Failure> {
         let inventory = self.artifacts.inventory_to_check()?;
-        let mut findings = collisions::within(&inventory)?;
-        for file in &self.with {
-            let other = json::read_file(file)?;
-            findings.extend(collisions::between(&inventory, &other, file)?);
-        }
+        let findings = collisions::find(&inventory, &self.with)?;
         let changes = match &self.against {
             Some(file) => {
                 let old = json::read_file(file)?;

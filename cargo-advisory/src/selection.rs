@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::cargo;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
+use crate::{artifact, cargo};
 
 /// The flags of `cargo build`: the name, the letter, the name of the value, and the help.
 const FLAGS: [(&str, &str, &str, &str); 25] = [
@@ -130,9 +130,9 @@ impl Artifacts {
 
     fn read(&self, has_records: bool) -> Result<Inventory, Failure> {
         if self.artifact.is_empty() {
-            return Inventory::read(&self.selection.build()?, false);
+            return artifact::read(&self.selection.build()?, false);
         }
-        Inventory::read(&self.artifact, has_records)
+        artifact::read(&self.artifact, has_records)
     }
 
     pub(crate) fn are_named(&self) -> bool {

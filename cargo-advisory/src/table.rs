@@ -95,7 +95,6 @@ pub(crate) fn columns(claim: &ClaimRecord) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::artifact::Records;
     use crate::display_width;
     use advisory_pattern::Record;
 
@@ -117,10 +116,10 @@ mod tests {
     }
 
     fn inventory(site: Record) -> Inventory {
-        Inventory::of(Records {
+        Inventory {
             sites: vec![site],
-            ..Records::default()
-        })
+            ..Inventory::default()
+        }
     }
 
     fn drawn(width: Option<usize>) -> String {

@@ -90,11 +90,7 @@ impl Arguments {
         if self.inventory.is_empty() {
             return self.artifacts.inventory_to_check();
         }
-        let mut inventory = Inventory::default();
-        for file in &self.inventory {
-            inventory = inventory.and(json::read_file(file)?);
-        }
-        Ok(inventory)
+        json::read_files(&self.inventory)
     }
 }
 
