@@ -101,17 +101,29 @@ fn numbers(text: &str, plain: Option<i64>) -> Vec<Number> {
         way: "number",
         key: number.into(),
     });
-    let pair = split_pair_text(text);
-    let derived = Derivation::ALL.into_iter().filter_map(|derivation| {
-        let key = match pair {
+    let (first, text) = halves_of(text);
+    plain.into_iter().chain(derived(first, text)).collect()
+}
+
+/// The first half of a pair, if the text is one, and the text from which the rest is derived.
+fn halves_of(text: &str) -> (Option<i32>, &str) {
+    match split_pair_text(text) {
+        Some((first, second)) => (Some(first), second),
+        None => (None, text),
+    }
+}
+
+/// The number that each derivation gives. One with 64 bits has no half of a pair.
+fn derived(first: Option<i32>, text: &str) -> impl Iterator<Item = Number> {
+    Derivation::ALL.into_iter().filter_map(move |derivation| {
+        let key = match first {
             None => derivation.key(text).into(),
             Some(_) if derivation.bits() != 32 => return None,
-            Some((first, second)) => Key::IntInt(first, derivation.half(second)),
+            Some(first) => Key::IntInt(first, derivation.half(text)),
         };
         let way = derivation.name();
         Some(Number { way, key })
-    });
-    plain.into_iter().chain(derived).collect()
+    })
 }
 
 fn as_json(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {

@@ -5,15 +5,13 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use advisory_pattern::{
-    Derivation, Part, Pattern, Placeholder, Shape, parse, permit_key, split_pair_text,
-};
+use advisory_pattern::{Part, Pattern, Placeholder, Shape, parse, permit_key};
 use advisory_runtime::Key;
 use serde_json::json;
 
-use super::Arguments;
 use super::range::{self, MOST, too_many};
 use super::value::rendered;
+use super::{Arguments, Number, derived, halves_of};
 use crate::database::{self, DatabaseUrl};
 use crate::failure::{Failure, bail};
 use crate::json::VERSION;
@@ -74,27 +72,17 @@ impl Wanted {
             }
             Self::Key(wanted) => *wanted,
         };
-        let mut keys = Derivation::ALL.into_iter().filter_map(|derivation| {
-            let key = match first {
-                None => Key::from(derivation.key(text)),
-                Some(_) if derivation.bits() != 32 => return None,
-                Some(first) => Key::IntInt(first, derivation.half(text)),
-            };
-            Some((derivation.name(), key))
-        });
-        let permit_of = |key: Key| {
-            if key == number {
-                return Some(1);
-            }
+        let permit_of = |key: Key| match number {
+            _ if key == number => Some(1),
             // Other permits are numbers, even those of a pair.
-            let Key::BigInt(number) = number else {
-                return None;
-            };
-            let key = key.to_string();
-            (2..=permits).find(|permit| permit_key(&key, *permit) == number)
+            Key::IntInt(..) => None,
+            Key::BigInt(number) => {
+                let key = key.to_string();
+                (2..=permits).find(|permit| permit_key(&key, *permit) == number)
+            }
         };
-        keys.find_map(|(derivation, key)| {
-            let permit = permit_of(key)?;
+        derived(first, text).find_map(|Number { way, key }| {
+            let (derivation, permit) = (way, permit_of(key)?);
             Some(Origin { derivation, permit })
         })
     }
@@ -112,10 +100,7 @@ impl Arguments {
         let wanted = Wanted::read(number)?;
         let (mut found, mut tried, mut has_steps) = (Vec::new(), 0, false);
         for written in &self.pattern {
-            let (first, text) = match split_pair_text(written) {
-                Some((first, second)) => (Some(first), second),
-                None => (None, written.as_str()),
-            };
+            let (first, text) = halves_of(written);
             let pattern = parse(text).map_err(|errors| {
                 let why = errors.first().map(ToString::to_string).unwrap_or_default();
                 Failure::Input(format!("the pattern `{}`: {why}", one_line(written)))
