@@ -1,6 +1,6 @@
 //! Judges job tables: their columns, their indexes, and times without a zone.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::facts::Facts;
 use super::{Diagnosis, Level, citus};
@@ -8,7 +8,7 @@ use crate::database::rows;
 use crate::failure::Failure;
 use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
-use crate::migration::claim::indexes;
+use crate::migration::claim::{hash_of, indexes};
 use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that have the columns of a claim, and so may be job tables.
@@ -207,24 +207,10 @@ fn parts(condition: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The names of UTC.
-const UTC: [&str; 8] = [
-    "UTC",
-    "Etc/UTC",
-    "GMT",
-    "Etc/GMT",
-    "UCT",
-    "Etc/UCT",
-    "Zulu",
-    "Universal",
-];
+const UTC: &str = "UTC Etc/UTC GMT Etc/GMT UCT Etc/UCT Zulu Universal";
 /// The defaults that give the time of the session.
-const LOCAL: [&str; 5] = [
-    "now()",
-    "current_timestamp",
-    "localtimestamp",
-    "clock_timestamp()",
-    "statement_timestamp()",
-];
+const LOCAL: &str =
+    "now() current_timestamp localtimestamp clock_timestamp() statement_timestamp()";
 
 /// Checks that times without a zone are written as the claims read them, in UTC.
 pub(super) async fn time_zone(
@@ -235,7 +221,7 @@ pub(super) async fn time_zone(
 ) -> Result<Diagnosis, Failure> {
     let name = "time_zone";
     let zone = one_line(facts.setting("TimeZone").unwrap_or_default());
-    let is_utc = UTC.contains(&&*zone);
+    let is_utc = UTC.split(' ').any(|name| name == zone);
     let (mut local, mut fix, mut count) = (Vec::new(), Vec::new(), 0);
     for table in tables {
         for column in columns(client, table).await? {
@@ -247,16 +233,15 @@ pub(super) async fn time_zone(
             }
             count += 1;
             let default = column.default.to_lowercase();
-            if LOCAL.iter().any(|local| default.contains(local)) && !default.contains("utc") {
+            if LOCAL.split(' ').any(|local| default.contains(local)) && !default.contains("utc") {
                 local.push(format!(
                     "`{}` of `{}`",
                     one_line(&column.name),
                     table.label()
                 ));
+                let (table, column) = (table.quoted(), quoted(&column.name));
                 fix.push(format!(
-                    "ALTER TABLE {} ALTER COLUMN {} SET DEFAULT (now() AT TIME ZONE 'UTC');",
-                    table.quoted(),
-                    quoted(&column.name)
+                    "ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT (now() AT TIME ZONE 'UTC');"
                 ));
             }
         }
@@ -295,14 +280,17 @@ async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failu
          AND NOT a.attisdropped",
         literal(&table.quoted())
     );
+    let column = |row: SimpleQueryRow| {
+        let text = |at: usize| row.get(at).unwrap_or_default().to_owned();
+        Column {
+            name: text(0),
+            sql_type: text(1),
+            longest: text(2).parse().ok(),
+            default: text(3),
+        }
+    };
     let found = rows(client, &question).await?;
-    let column = found.iter().map(|row| Column {
-        name: row.get(0).unwrap_or_default().to_owned(),
-        sql_type: row.get(1).unwrap_or_default().to_owned(),
-        longest: row.get(2).and_then(|longest| longest.parse().ok()),
-        default: row.get(3).unwrap_or_default().to_owned(),
-    });
-    Ok(column.collect())
+    Ok(found.into_iter().map(column).collect())
 }
 
 async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Failure> {
@@ -349,10 +337,7 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
 fn expression(written: &str) -> String {
     let column = written.strip_prefix("hash_record_extended(ROW(");
     match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
-        Some(column) => format!(
-            "pg_catalog.hash_record_extended(ROW({}),0)",
-            in_quotes(column)
-        ),
+        Some(column) => hash_of(&in_quotes(column)),
         None => written.to_owned(),
     }
 }

@@ -13,15 +13,11 @@
 use super::record::{Record, SEVERITIES, is_error};
 use super::time::Time;
 
-const PARTS: [&str; 7] = [
-    "DETAIL",
-    "HINT",
-    "QUERY",
-    "CONTEXT",
-    "LOCATION",
-    "BACKTRACE",
-    "STATEMENT",
-];
+/// Returns `true` for the tag of a part of a message that follows its first line.
+fn is_part(tag: &str) -> bool {
+    let parts = "DETAIL HINT QUERY CONTEXT LOCATION BACKTRACE STATEMENT";
+    parts.split(' ').any(|part| part == tag)
+}
 
 #[derive(Default)]
 pub(super) struct Reader {
@@ -57,7 +53,7 @@ impl Reader {
             }
             return None;
         };
-        if PARTS.contains(&tag) {
+        if is_part(tag) {
             self.part = match tag {
                 "DETAIL" => Part::Detail,
                 "STATEMENT" => Part::Statement,
@@ -111,7 +107,7 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
         let start = start.map_or(0, |before| before + 1);
         // The character before the tag can have several bytes, so `start` may not be a boundary.
         let tag = line.get(start..at)?;
-        let is_known = SEVERITIES.contains(&tag) || PARTS.contains(&tag);
+        let is_known = SEVERITIES.contains(&tag) || is_part(tag);
         is_known.then(|| (&line[..start], tag, &line[at + colon.len()..]))
     })
 }
@@ -166,11 +162,8 @@ fn application(prefix: &str, name: &str) -> Option<String> {
     }
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = |text: &str| {
-        let word = text
-            .trim_start()
-            .split_once('=')
-            .map_or("", |(word, _)| word);
-        !word.is_empty() && word.bytes().all(is_letter)
+        let word = text.trim_start().split_once('=');
+        word.is_some_and(|(word, _)| !word.is_empty() && word.bytes().all(is_letter))
     };
     let mut separators = rest.match_indices([',', ' ', ';', '|']);
     if let Some((end, _)) = separators.find(|(at, sign)| is_name(&rest[at + sign.len()..])) {
