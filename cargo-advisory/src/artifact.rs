@@ -10,7 +10,7 @@ use object::read::archive::ArchiveFile;
 use object::read::macho::{FatArch, MachOFatFile32, MachOFatFile64};
 use object::{File, FileKind, Object, ObjectSection};
 
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::inventory::Inventory;
 
 const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
@@ -38,7 +38,7 @@ impl From<object::Error> for ReadError {
 
 /// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the program
 /// that takes the locks, or its linker has left them out, so nothing would be checked.
-pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory, Failure> {
+pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory> {
     let mut all = Inventory::default();
     for file in files {
         let found = read_one(file)?;
@@ -53,7 +53,7 @@ pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory, Fa
     Ok(all)
 }
 
-fn read_one(path: &Path) -> Result<Inventory, Failure> {
+fn read_one(path: &Path) -> Result<Inventory> {
     let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
     records(&bytes).map_err(|error| match error {
         ReadError::Record(error) => Failure::file(path, error),

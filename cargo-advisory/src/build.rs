@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::check::collisions;
 use crate::cli::{Answer, CODES, Format};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::selection::Selection;
 use crate::{artifact, finding, json, screen};
 
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Returns `true` if no two locks can collide.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let files = self.selection.build()?;
         for file in files.iter().filter(|file| is_final(file)) {
             let inventory = artifact::read(std::slice::from_ref(file), false)?;

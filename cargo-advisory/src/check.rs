@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::{CODES, Output};
 use crate::database::{self, Queries};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{github, sarif};
 use crate::selection::Artifacts;
 use crate::source_root::SourceRoot;
@@ -71,7 +71,7 @@ enum Format {
 
 impl Arguments {
     /// Returns `true` if nothing was found but advice.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let inventory = self.artifacts.inventory_to_check()?;
         let mut findings = collisions::find(&inventory, &self.with)?;
         if let Some(file) = &self.against {

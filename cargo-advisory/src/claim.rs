@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 
 use crate::cli::CODES;
 use crate::database::{self, DatabaseUrl, Queries};
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::job_table::{ClaimColumns, JobTable};
 use crate::names::NameSources;
 use crate::text::joined;
@@ -65,7 +65,7 @@ enum Action {
 
 impl Arguments {
     /// Returns `false` if nothing was changed, or if there is no row to show.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let tables = self.tables()?;
         let address = self.database_url.find()?;
         if let Action::List(list) = &self.action
@@ -78,7 +78,7 @@ impl Arguments {
         })
     }
 
-    async fn act(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
+    async fn act(&self, client: &Client, tables: &[JobTable]) -> Result<bool> {
         if let Action::List(list) = &self.action {
             return list.run(client, tables).await;
         }
@@ -94,7 +94,7 @@ impl Arguments {
     }
 
     /// The tables of the inventory's claims, or the one that is named.
-    fn tables(&self) -> Result<Vec<JobTable>, Failure> {
+    fn tables(&self) -> Result<Vec<JobTable>> {
         if !self.names.are_named() {
             let Some(table) = &self.table else {
                 bail!(
@@ -114,7 +114,7 @@ impl Arguments {
 }
 
 /// The only table, because rows of only one can be changed.
-fn only(tables: &[JobTable]) -> Result<&JobTable, Failure> {
+fn only(tables: &[JobTable]) -> Result<&JobTable> {
     if let [table] = tables {
         return Ok(table);
     }

@@ -27,7 +27,7 @@ use clap::Args;
 use crate::cli::{self, Answer, CODES, LEASE_TABLE};
 use crate::database::{Connection, DatabaseUrl, Queries, block_on, identifier};
 use crate::duration;
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::job_table::JobTable;
 use crate::names::NameSources;
 use facts::Facts;
@@ -119,7 +119,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Returns `false` if there is a problem, or with `--strict` anything that is not fine.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let address = self.database_url.find()?;
         let table = cli::lease_table(self.lease_table.as_ref())?;
         let jobs = self.job_tables()?;
@@ -153,7 +153,7 @@ impl Arguments {
     }
 
     /// The job tables of the program; `None` if no program is named.
-    fn job_tables(&self) -> Result<Option<Vec<JobTable>>, Failure> {
+    fn job_tables(&self) -> Result<Option<Vec<JobTable>>> {
         if !self.names.are_named() {
             return Ok(None);
         }
@@ -170,7 +170,7 @@ impl Arguments {
         address: &str,
         table: &Table,
         (jobs, most_keys): (Option<&[JobTable]>, Option<&(u64, String)>),
-    ) -> Result<(Facts, Vec<Diagnosis>), Failure> {
+    ) -> Result<(Facts, Vec<Diagnosis>)> {
         let (pooler, seen) = pooler::find(address).await?;
         let seen = pooler.shares_sessions().then_some(&seen);
         let queries = Queries::open(address).await?;

@@ -10,7 +10,7 @@ use advisory_pattern::order::{Edge, End, LockNames, cycles, message};
 use clap::{Args, ValueEnum};
 
 use crate::cli::{CODES, Output};
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::screen::{ERROR, note};
 use crate::text::printable;
 
@@ -50,7 +50,7 @@ enum Format {
 
 impl Arguments {
     /// Returns `true` if there is only one order.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let mut files = self.from.clone();
         if files.is_empty() {
             let named = env::var_os(ORDER_FILE).filter(|file| !file.is_empty());
@@ -81,7 +81,7 @@ impl Arguments {
 }
 
 /// Reads records, and keeps the first place of each edge.
-pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
+pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>> {
     let mut edges = Vec::new();
     for file in files {
         let text = fs::read_to_string(file).map_err(|error| match error.kind() {

@@ -3,7 +3,7 @@
 use advisory_pattern::ClaimRecord;
 use clap::Args;
 
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::text::{in_backticks, one_line};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl ClaimColumns {
         Some(format!("--{}", name.replace('_', "-")))
     }
 
-    pub(crate) fn on(&self, table: &str) -> Result<JobTable, Failure> {
+    pub(crate) fn on(&self, table: &str) -> Result<JobTable> {
         let mut claim = ClaimRecord {
             key: names(self.key.as_deref().unwrap_or("id")),
             row: "row".to_owned(),
@@ -113,10 +113,7 @@ impl ClaimColumns {
 impl JobTable {
     /// The tables of an inventory's claims, or only those of this name. A table of two types of row
     /// is returned twice if they use different columns.
-    pub(crate) fn of_inventory(
-        claims: &[ClaimRecord],
-        table: Option<&str>,
-    ) -> Result<Vec<Self>, Failure> {
+    pub(crate) fn of_inventory(claims: &[ClaimRecord], table: Option<&str>) -> Result<Vec<Self>> {
         let mut tables: Vec<Self> = Vec::new();
         let named = table.map(|table| match table.rsplit_once('.') {
             Some((schema, name)) => (Some(schema), name),
@@ -214,7 +211,7 @@ fn names_of(claims: &[ClaimRecord]) -> String {
     }
 }
 
-fn direction(part: &str) -> Result<(String, String), Failure> {
+fn direction(part: &str) -> Result<(String, String)> {
     let mut words = part.split_whitespace();
     let column = words.next().unwrap_or_default();
     let words: Vec<String> = words.map(str::to_lowercase).collect();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use advisory_pattern::{ClaimRecord, Derivation, LockedKey, MOST_PERMITS, Permits, Record};
 use serde_json::{Map, Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::inventory::{Inventory, Key, is_lease, keys};
 use crate::text::controls_terminal;
 
@@ -133,7 +133,7 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
-pub(crate) fn read_files(paths: &[PathBuf]) -> Result<Inventory, Failure> {
+pub(crate) fn read_files(paths: &[PathBuf]) -> Result<Inventory> {
     let mut all = Inventory::default();
     for path in paths {
         all = all.and(read_file(path)?);
@@ -141,13 +141,13 @@ pub(crate) fn read_files(paths: &[PathBuf]) -> Result<Inventory, Failure> {
     Ok(all)
 }
 
-pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
+pub(crate) fn read_file(path: &Path) -> Result<Inventory> {
     let text = fs::read_to_string(path).map_err(|error| Failure::unread(path, error))?;
     read(path, &text)
 }
 
 /// Reads what [`write()`] writes; `path` is for messages.
-pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
+pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory> {
     parsed(text).map_err(|why| Failure::file(path, why))
 }
 

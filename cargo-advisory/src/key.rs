@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Answer;
 use crate::database::DatabaseUrl;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::locks::hex;
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::joined;
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Returns `false` if `--find` found no text.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         if let Some(number) = &self.find {
             return self.find(number);
         }

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::cli::{self, Answer, CODES, Confirmation, LEASE_TABLE};
 use crate::columns::Columns;
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::json::{VERSION, pretty};
 use crate::lease_table;
 use crate::locks::{DONE, OVERDUE, hex, lease_cells, lease_json, lease_label, unknown_renewals};
@@ -89,7 +89,7 @@ struct Target {
 
 impl Arguments {
     /// Returns `false` if nothing was freed.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let names = &self.names.read()?;
         let table = &cli::lease_table(self.lease_table.as_ref())?;
         let address = self.database_url.find()?;
@@ -162,7 +162,7 @@ fn row(lease: &Lease) -> [String; 8] {
 }
 
 impl Leases<'_> {
-    async fn list(&mut self, list: &List) -> Result<bool, Failure> {
+    async fn list(&mut self, list: &List) -> Result<bool> {
         let (table, filter) = ((self.table, self.names), list.filter.as_deref());
         let summary = lease_table::summary(self.session, table, filter, MOST).await??;
         let json = || {
@@ -175,7 +175,7 @@ impl Leases<'_> {
     }
 
     /// Finds the lease of a key by its text or by the start of its hash.
-    async fn find(&mut self, key: &str) -> Result<Option<Lease>, Failure> {
+    async fn find(&mut self, key: &str) -> Result<Option<Lease>> {
         let (table, names) = (self.table, self.names);
         let of_text = async |conn: &mut AsyncPgConnection| {
             monitor::lease(conn, table, names, Request::text(key)).await
@@ -198,7 +198,7 @@ impl Leases<'_> {
         Ok(leases.pop())
     }
 
-    async fn free_key(&mut self, target: &Target, is_term: bool) -> Result<bool, Failure> {
+    async fn free_key(&mut self, target: &Target, is_term: bool) -> Result<bool> {
         let key = &target.key;
         let Some(lease) = self.find(key).await? else {
             note(&format!(
@@ -243,7 +243,7 @@ impl Leases<'_> {
 
     /// Waits at most five seconds for a transaction that has fenced a write. The time limit ends
     /// with this transaction, even if a pooler keeps the session.
-    async fn free(&mut self, row: &Row) -> Result<bool, Failure> {
+    async fn free(&mut self, row: &Row) -> Result<bool> {
         let (began, table) = (Instant::now(), self.table);
         let free = async |conn: &mut AsyncPgConnection| {
             let bounded = conn.batch_execute("SET LOCAL lock_timeout = '5s'").await;

@@ -5,7 +5,7 @@ use advisory_runtime::monitor::{self, LeaseSummary, Names};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 
 use crate::database::{Session, with_timeout};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 
 /// Reads the table. The outer failure is one of the connection.
@@ -13,7 +13,7 @@ pub(crate) async fn read<T>(
     session: &mut Session,
     table: &Table,
     read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, Error>,
-) -> Result<Result<T, Error>, Failure> {
+) -> Result<Result<T, Error>> {
     let name = literal(&table.name());
     let exists = format!("SELECT CAST({name} AS pg_catalog.regclass)");
     let exists = with_timeout(session.conn().batch_execute(&exists)).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn summary(
     (table, names): (&Table, &Names),
     filter: Option<&str>,
     most: u32,
-) -> Result<Result<LeaseSummary, Error>, Failure> {
+) -> Result<Result<LeaseSummary, Error>> {
     let summary = async |conn: &mut AsyncPgConnection| {
         monitor::lease_summary(conn, table, names, filter, most).await
     };

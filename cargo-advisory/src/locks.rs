@@ -33,7 +33,7 @@ use tokio::time::sleep_until;
 
 use crate::cli::{self, CODES, Format, LEASE_TABLE, Output, Watch};
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};
 use crate::{display_width, duration, lease_table, screen};
@@ -119,7 +119,7 @@ struct List {
 impl Arguments {
     /// Returns `false` if `--older-than` found a lock, or if no signal was sent. Fails after the
     /// output if the leases could not be read, or if a lock may be older.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let list = &self.list;
         if let Some(action) = &self.action {
             list.refuse(action)?;
@@ -153,7 +153,7 @@ impl Arguments {
 
 impl List {
     /// Refuses flags that have no effect on `cancel` and `terminate`.
-    fn refuse(&self, action: &Action) -> Result<(), Failure> {
+    fn refuse(&self, action: &Action) -> Result<()> {
         let given = [
             ("lease-table", self.lease_table.is_some()),
             ("claims", !self.claims.is_empty()),
@@ -175,7 +175,7 @@ impl List {
 
 /// The result of the command after a list: `false` if `--older-than` found a lock, and a failure if
 /// something is not known.
-fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
+fn outcome(snapshot: Snapshot) -> Result<bool> {
     let unknown = view::unknown(&snapshot);
     if let Some(why) = snapshot.unread {
         return Err(why);
@@ -214,11 +214,7 @@ struct View<'a> {
 impl View<'_> {
     /// Reads the locks. While one may be older than `--older-than`, reads them again, up to
     /// `retries` times: most locks are released soon, and a lock that was not held before is young.
-    async fn settled_locks(
-        &self,
-        session: &mut Session,
-        retries: u32,
-    ) -> Result<Snapshot, Failure> {
+    async fn settled_locks(&self, session: &mut Session, retries: u32) -> Result<Snapshot> {
         let since = Instant::now();
         let mut selected = self.locks(session).await?;
         let mut held = age::holders(&selected.locks);
@@ -246,7 +242,7 @@ impl View<'_> {
     }
 
     /// Reads the locks alone.
-    async fn locks(&self, session: &mut Session) -> Result<Snapshot, Failure> {
+    async fn locks(&self, session: &mut Session) -> Result<Snapshot> {
         let mut locks = with_timeout(monitor::locks(session.conn(), &self.names)).await??;
         let pooled = pooled::remove_traces(&mut locks);
         let List {
@@ -277,7 +273,7 @@ impl View<'_> {
         })
     }
 
-    async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot, Failure> {
+    async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot> {
         let locks = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
         let of = (&self.table, &self.names);
@@ -315,7 +311,7 @@ impl View<'_> {
     }
 
     /// Refreshes until Ctrl-C, or until the output is closed.
-    fn watch(&self, address: &str, every: Duration) -> Result<bool, Failure> {
+    fn watch(&self, address: &str, every: Duration) -> Result<bool> {
         database::watch(address, every, &async |session: &mut Session| {
             let snapshot = self.snapshot(session, 0).await?;
             if self.list.format == Format::Text {

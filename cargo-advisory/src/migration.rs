@@ -9,7 +9,7 @@ use advisory_runtime::sql_functions::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
 use clap::{Args, Subcommand};
 
 use crate::cli::{self, Output};
-use crate::failure::Failure;
+use crate::failure::Result;
 
 /// Prints the SQL of a migration: `lease`, `claim`, `keys` or `require`
 #[derive(Args)]
@@ -53,7 +53,7 @@ enum Migration {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         match &self.migration {
             Migration::Lease {
                 table,
@@ -72,7 +72,7 @@ impl Arguments {
     }
 }
 
-fn lease(name: Option<&String>, is_down: bool) -> Result<String, Failure> {
+fn lease(name: Option<&String>, is_down: bool) -> Result<String> {
     let table = cli::lease_table(name)?;
     Ok(match (name, is_down) {
         // The file of the default table has comments.

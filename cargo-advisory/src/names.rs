@@ -6,7 +6,7 @@ use advisory_pattern::ClaimRecord;
 use advisory_runtime::monitor::Names;
 use clap::Args;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::inventory::Inventory;
 use crate::{artifact, json};
 
@@ -30,11 +30,11 @@ impl NameSources {
         !self.artifact.is_empty() || !self.inventory.is_empty()
     }
 
-    pub(crate) fn read(&self) -> Result<Names, Failure> {
+    pub(crate) fn read(&self) -> Result<Names> {
         Ok(self.read_all()?.0)
     }
 
-    pub(crate) fn read_all(&self) -> Result<(Names, Vec<ClaimRecord>), Failure> {
+    pub(crate) fn read_all(&self) -> Result<(Names, Vec<ClaimRecord>)> {
         let inventory = self.inventory()?;
         let names = Names::of(inventory.sites)
             .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;
@@ -42,7 +42,7 @@ impl NameSources {
     }
 
     /// The call that can take the most locks, and how many; `None` without a lock.
-    pub(crate) fn most_keys(&self) -> Result<Option<(u64, String)>, Failure> {
+    pub(crate) fn most_keys(&self) -> Result<Option<(u64, String)>> {
         let sites = self.inventory()?.sites;
         let locks = sites.iter().filter(|site| site.scope != "lease");
         let most = locks.map(|site| {
@@ -53,7 +53,7 @@ impl NameSources {
         Ok(most.max())
     }
 
-    fn inventory(&self) -> Result<Inventory, Failure> {
+    fn inventory(&self) -> Result<Inventory> {
         Ok(artifact::read(&self.artifact, true)?.and(json::read_files(&self.inventory)?))
     }
 }

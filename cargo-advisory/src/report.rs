@@ -17,7 +17,7 @@ use clap::Args;
 
 use crate::check::{claim_changes, collisions, key_changes, registry};
 use crate::cli::Output;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{self, Finding};
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
 use crate::selection::Artifacts;
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let inventory = self.artifacts.inventory_to_check()?;
         let findings = collisions::find(&inventory, &self.with)?;
         let changes = match &self.against {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::inventory::Inventory;
 use crate::{artifact, cargo};
 
@@ -51,7 +51,7 @@ const REST: &str = "rest";
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    pub(crate) fn build(&self) -> Result<Vec<PathBuf>, Failure> {
+    pub(crate) fn build(&self) -> Result<Vec<PathBuf>> {
         cargo::build(&self.0)
     }
 
@@ -118,17 +118,17 @@ pub(crate) struct Artifacts {
 }
 
 impl Artifacts {
-    pub(crate) fn inventory(&self) -> Result<Inventory, Failure> {
+    pub(crate) fn inventory(&self) -> Result<Inventory> {
         self.read(false)
     }
 
     /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: refuses
     /// an artifact that is named and has none.
-    pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
+    pub(crate) fn inventory_to_check(&self) -> Result<Inventory> {
         self.read(true)
     }
 
-    fn read(&self, has_records: bool) -> Result<Inventory, Failure> {
+    fn read(&self, has_records: bool) -> Result<Inventory> {
         if self.artifact.is_empty() {
             return artifact::read(&self.selection.build()?, false);
         }

@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use super::guards::{Relation, Trigger, family, lock_name, triggers};
 use crate::database::{self, cell, only_rows, query_as, with_timeout};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{ADVICE, Finding, Place};
 use crate::guard::{Guard, Table};
 use crate::inventory::{Inventory, keys};
@@ -56,7 +56,7 @@ struct Column {
 }
 
 /// Looks at every table that a lock guards, except for locks with a reason in `allow_redundant`.
-pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>> {
     let sites = inventory.sites.iter();
     let needed = sites.filter(|site| site.allow_redundant.is_some());
     let needed: BTreeSet<String> = needed.map(lock_name).collect();
@@ -91,7 +91,7 @@ async fn of_table(
     site: &Record,
     table: &Table,
     lock: &str,
-) -> Result<Option<Finding>, Failure> {
+) -> Result<Option<Finding>> {
     let family = family(client, table).await?;
     let Some(own) = family.first().filter(|own| !own.is_foreign) else {
         return Ok(None);
@@ -205,11 +205,7 @@ impl Guarded<'_> {
     }
 
     /// Advises a unique index if no two rows have equal values.
-    async fn could_be_unique(
-        &self,
-        client: &Client,
-        indexes: &[Index],
-    ) -> Result<Option<Finding>, Failure> {
+    async fn could_be_unique(&self, client: &Client, indexes: &[Index]) -> Result<Option<Finding>> {
         let (name, lock, wanted) = (self.table, self.lock, self.plain());
         let list = self.columns.join(", ");
         let rows = has_one_row_each(client, name, &list).await?;
@@ -271,7 +267,7 @@ impl Guarded<'_> {
     }
 
     /// Advises an exclusion constraint if the ranges of no two rows of one key overlap.
-    async fn could_exclude(&self, client: &Client) -> Result<Option<Finding>, Failure> {
+    async fn could_exclude(&self, client: &Client) -> Result<Option<Finding>> {
         let (name, lock) = (self.table, self.lock);
         let list = self.columns.join(", ");
         for range in self.known.iter().filter(|column| column.is_range) {
@@ -368,7 +364,7 @@ fn columns(
     (!columns.is_empty()).then_some(columns)
 }
 
-async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>, Failure> {
+async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>> {
     query_as(client, INDEXES, &[&relation.oid], |row| {
         let columns: Vec<String> = row.try_get(4)?;
         Ok(Index {
@@ -395,11 +391,7 @@ fn plain(expression: &str) -> String {
 
 /// Returns the number of rows of the table; `None` if two of them have equal values in these
 /// columns, or if counting takes too long.
-async fn has_one_row_each(
-    client: &Client,
-    table: &str,
-    columns: &str,
-) -> Result<Option<i64>, Failure> {
+async fn has_one_row_each(client: &Client, table: &str, columns: &str) -> Result<Option<i64>> {
     let question = format!(
         "SELECT pg_catalog.sum(n)::pg_catalog.int8, pg_catalog.max(n)::pg_catalog.int8 \
          FROM (SELECT pg_catalog.count(*) AS n FROM {table} GROUP BY {columns}) AS each_key"
@@ -411,12 +403,7 @@ async fn has_one_row_each(
 /// Returns `true` if there are rows with equal values in these columns, and the ranges of none of
 /// them overlap. Ordered by their starts, a range that overlaps another one overlaps its neighbour
 /// too.
-async fn are_apart(
-    client: &Client,
-    table: &str,
-    columns: &str,
-    range: &str,
-) -> Result<bool, Failure> {
+async fn are_apart(client: &Client, table: &str, columns: &str, range: &str) -> Result<bool> {
     let question = format!(
         "SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE own && before) FROM (SELECT {range} AS own, \
          pg_catalog.lag({range}) OVER (PARTITION BY {columns} ORDER BY {range}) AS before FROM {table} \
@@ -428,7 +415,7 @@ async fn are_apart(
 
 /// The two numbers that a query returns; `None` if it takes longer than [`WAIT`], or if the role
 /// may not read the table.
-async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2], Failure> {
+async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2]> {
     let bounded = format!("START TRANSACTION READ ONLY; {WAIT}; {question}; ROLLBACK");
     let Ok(rows) = with_timeout(client.simple_query(&bounded)).await? else {
         drop(with_timeout(client.simple_query("ROLLBACK")).await?);

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use advisory_pattern::{RecordError, SiteCollision, site_collisions, site_collisions_between};
 
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{Finding, Place};
 use crate::inventory::Inventory;
 use crate::json;
 use crate::text::plural;
 
 /// Finds collisions in a program, and between it and the programs of these inventories.
-pub(crate) fn find(inventory: &Inventory, others: &[PathBuf]) -> Result<Vec<Finding>, Failure> {
+pub(crate) fn find(inventory: &Inventory, others: &[PathBuf]) -> Result<Vec<Finding>> {
     let sites = &inventory.sites;
     let mut all = findings(site_collisions(sites), None)?;
     for file in others {
@@ -25,7 +25,7 @@ pub(crate) fn find(inventory: &Inventory, others: &[PathBuf]) -> Result<Vec<Find
 fn findings(
     collisions: Result<Vec<SiteCollision<'_>>, RecordError>,
     from: Option<&Path>,
-) -> Result<Vec<Finding>, Failure> {
+) -> Result<Vec<Finding>> {
     let finding = |pair: &SiteCollision<'_>| Finding {
         kind: "collision",
         message: pair.headline.clone(),

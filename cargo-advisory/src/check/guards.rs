@@ -7,7 +7,7 @@ use advisory_pattern::{Derivation, LockedKey, Record};
 use tokio_postgres::Client;
 
 use crate::database::query_as;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{Finding, Place};
 use crate::guard::{Guard, Table, key_text};
 use crate::inventory::{Inventory, keys, path};
@@ -48,7 +48,7 @@ pub(super) struct Trigger {
     fires_always: bool,
 }
 
-pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     // A lock that several functions take is reported once.
     let mut seen = BTreeSet::new();
@@ -102,7 +102,7 @@ fn finding(site: &Record, lock: &str, table: &str, why: &[String]) -> Finding {
 impl Lock {
     /// The problems of the triggers of the table and of the tables below it. There is none if they
     /// guard it by one of the keys.
-    async fn problems(&self, client: &Client, table: &Table) -> Result<Vec<String>, Failure> {
+    async fn problems(&self, client: &Client, table: &Table) -> Result<Vec<String>> {
         if self.keys.is_empty() {
             return Ok(vec![
                 "its key is known only at run time: write `guards` at the declared lock".to_owned(),
@@ -188,7 +188,7 @@ impl Lock {
 
 /// The table, its partitions and its children. Empty if the table does not exist, or if the role
 /// may not use its schema.
-pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
+pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>> {
     query_as(client, FAMILY, &[&table.sql()], |row| {
         Ok(Relation {
             oid: row.try_get(0)?,
@@ -200,7 +200,7 @@ pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relatio
     .await
 }
 
-pub(super) async fn triggers(client: &Client, of: &Relation) -> Result<Vec<Trigger>, Failure> {
+pub(super) async fn triggers(client: &Client, of: &Relation) -> Result<Vec<Trigger>> {
     query_as(client, TRIGGERS, &[&of.oid], |row| {
         Ok(Trigger {
             name: row.try_get(0)?,

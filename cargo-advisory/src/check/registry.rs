@@ -9,18 +9,14 @@ use std::path::Path;
 use advisory_pattern::{ClaimRecord, Record};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, claim_path, path};
 use crate::text::printable;
 use crate::{json, markdown};
 
 /// Compares the document, which is JSON or Markdown, with what `dump` would write.
-pub(crate) fn compare(
-    inventory: &Inventory,
-    file: &Path,
-    key_count: u64,
-) -> Result<Vec<Finding>, Failure> {
+pub(crate) fn compare(inventory: &Inventory, file: &Path, key_count: u64) -> Result<Vec<Finding>> {
     let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     if text.trim_start().starts_with('{') {
         let committed = json::read(file, &text)?;

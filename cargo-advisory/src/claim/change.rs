@@ -12,7 +12,7 @@ use super::resolved::Resolved;
 use super::state::{Rows, State};
 use crate::cli::Confirmation;
 use crate::duration;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::screen;
 use crate::text::{joined, one_line};
 
@@ -102,7 +102,7 @@ impl Kind {
         }
     }
 
-    fn assignments(self, table: &Resolved, rows: &mut Rows) -> Result<String, Failure> {
+    fn assignments(self, table: &Resolved, rows: &mut Rows) -> Result<String> {
         let mut set = Vec::new();
         let mut write = |argument: &str, value: &str| {
             if let Some(column) = table.column(argument) {
@@ -136,12 +136,7 @@ impl Kind {
 }
 
 impl Change {
-    pub(super) async fn run(
-        &self,
-        client: &Client,
-        table: &Resolved,
-        kind: Kind,
-    ) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved, kind: Kind) -> Result<bool> {
         let (has_keys, label) = (!self.keys.is_empty(), &table.label);
         let states = kind.states(has_keys);
         let mut rows = Rows::of(table, &self.filters)?;
@@ -183,7 +178,7 @@ impl Change {
 }
 
 impl Prune {
-    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool> {
         let (name, label) = (self.state.name(), &table.label);
         if self.state.is_pending() {
             bail!("`--state {name}`: only rows that ended are deleted, write `done` or `failed`");
@@ -229,7 +224,7 @@ impl Prune {
     }
 }
 
-async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize, Failure> {
+async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize> {
     let (name, condition) = (table.table.quoted(), rows.sql());
     let query = format!("SELECT count(*) AS rows FROM {name} WHERE {condition}");
     let counted = read(client, &query, &rows.binds, |row| {

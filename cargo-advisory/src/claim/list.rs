@@ -15,7 +15,7 @@ use crate::cli::{Format, Output, Watch};
 use crate::columns::Columns;
 use crate::database::{self, Queries};
 use crate::duration::short;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::job_table::JobTable;
 use crate::json::{VERSION, pretty};
 use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN};
@@ -110,7 +110,7 @@ impl Arguments {
         self.watch.every(SHORTEST_INTERVAL)
     }
 
-    pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool> {
         self.output.write(&self.read(client, tables).await?)?;
         Ok(true)
     }
@@ -121,7 +121,7 @@ impl Arguments {
         address: &str,
         tables: &[JobTable],
         every: Duration,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool> {
         database::watch(address, every, &async |queries: &mut Queries| {
             let text = self.read(&queries.client, tables).await?;
             Ok(match (self.format, screen::height()) {
@@ -134,7 +134,7 @@ impl Arguments {
         })
     }
 
-    async fn read(&self, client: &Client, tables: &[JobTable]) -> Result<String, Failure> {
+    async fn read(&self, client: &Client, tables: &[JobTable]) -> Result<String> {
         let mut queues = Vec::new();
         for table in tables {
             let table = Resolved::find(client, table).await?;
@@ -153,7 +153,7 @@ impl Arguments {
         Ok(joined(texts, "\n"))
     }
 
-    async fn queue(&self, client: &Client, table: &Resolved) -> Result<Queue, Failure> {
+    async fn queue(&self, client: &Client, table: &Resolved) -> Result<Queue> {
         let mut queue = Queue {
             name: table.label.clone(),
             ..Queue::default()

@@ -12,7 +12,7 @@ use super::resolved::Resolved;
 use super::state::{Rows, State};
 use crate::cli::Answer;
 use crate::display_width::cut;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::{one_line, shell_word};
@@ -37,7 +37,7 @@ struct Found {
 }
 
 impl Arguments {
-    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool> {
         let mut rows = Rows::default();
         rows.with_keys(table, std::slice::from_ref(&self.row))?;
         let query = format!(

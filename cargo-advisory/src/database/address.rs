@@ -6,7 +6,7 @@ use std::env;
 use clap::Args;
 
 use super::options::Options;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 
 const VARIABLE: &str = "DATABASE_URL";
 
@@ -23,12 +23,12 @@ pub(crate) struct DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    pub(crate) fn find(&self) -> Result<String, Failure> {
+    pub(crate) fn find(&self) -> Result<String> {
         find(self.database_url.as_ref())
     }
 }
 
-pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
+pub(crate) fn find(flag: Option<&String>) -> Result<String> {
     // A script may set the variable to an empty text.
     let is_one = |url: &String| !url.trim().is_empty();
     if let Some(url) = flag.cloned().filter(is_one) {

@@ -19,7 +19,7 @@ use tokio_postgres::{Client, Config, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address;
-use crate::failure::{Failure, bail, chain};
+use crate::failure::{Failure, Result, bail, chain};
 use crate::text::one_line;
 
 /// The time limit for the server's answers, and for connecting unless the address has a
@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the database. No failure shows the whole address, which can contain a password.
 pub(crate) trait Connection: Sized {
-    async fn open(address: &str) -> Result<Self, Failure>;
+    async fn open(address: &str) -> Result<Self>;
 
     /// Ends it after the answer to what was sent.
     async fn close(self);
@@ -38,7 +38,7 @@ pub(crate) trait Connection: Sized {
 pub(crate) struct Session(AsyncPgConnection);
 
 impl Connection for Session {
-    async fn open(address: &str) -> Result<Self, Failure> {
+    async fn open(address: &str) -> Result<Self> {
         let (client, connection) = connect(address).await?;
         let conn = AsyncPgConnection::try_from_client_and_connection(client, connection);
         Ok(Self(with_timeout(conn).await??))
@@ -62,7 +62,7 @@ impl Session {
     pub(crate) async fn read_bounded<T, E>(
         &mut self,
         read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, E>,
-    ) -> Result<Result<T, E>, Failure> {
+    ) -> Result<Result<T, E>> {
         const BEGIN: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
         let conn = &mut self.0;
         with_timeout(async {
@@ -83,7 +83,7 @@ pub(crate) struct Queries {
 }
 
 impl Connection for Queries {
-    async fn open(address: &str) -> Result<Self, Failure> {
+    async fn open(address: &str) -> Result<Self> {
         let (client, connection) = connect(address).await?;
         let task = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { client, task })
@@ -98,7 +98,7 @@ impl Connection for Queries {
 type Driver =
     tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-async fn connect(address: &str) -> Result<(Client, Driver), Failure> {
+async fn connect(address: &str) -> Result<(Client, Driver)> {
     let (rest, options) = address::split(address);
     if let Some(why) = options.refusal {
         bail!("{why}");
@@ -247,7 +247,7 @@ fn description(address: &str, config: &Config) -> String {
 }
 
 /// Waits for an answer for at most [`TIMEOUT`].
-pub(crate) async fn with_timeout<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
+pub(crate) async fn with_timeout<T>(answer: impl Future<Output = T>) -> Result<T> {
     match timeout(TIMEOUT, answer).await {
         Ok(answer) => Ok(answer),
         Err(_) => bail!(

@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::{Diagnosis, Level, RELOAD, alter_system, citus, grant_monitor};
 use crate::database::{cell, identifier, rows};
 use crate::duration::short;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::text::{joined, one_line, plural};
 
@@ -25,7 +25,7 @@ pub(super) async fn lease_table(
     facts: &Facts,
     table: &Table,
     is_named: bool,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let title = "lease_table";
     // Lower-case letters, digits and `_`, and a full stop.
     let name = table.name();
@@ -149,7 +149,7 @@ async fn unseen(
     facts: &Facts,
     name: &'static str,
     what: &str,
-) -> Result<Option<Diagnosis>, Failure> {
+) -> Result<Option<Diagnosis>> {
     let unknown = |message: String| Diagnosis::new(name, Level::Unknown, message);
     let found = rows(client, UNTRACKED).await?;
     let count = cell(&found, 0).and_then(|count| count.parse().ok());
@@ -169,7 +169,7 @@ pub(super) async fn idle_sessions(
     client: &Client,
     facts: &Facts,
     bound: Duration,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "idle_sessions";
     let mut said = Vec::new();
     let mut fix = Vec::new();
@@ -231,7 +231,7 @@ pub(super) async fn stranded_locks(
     client: &Client,
     facts: &Facts,
     seen: Option<&BTreeSet<i32>>,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "stranded_locks";
     let pids = seen.into_iter().flatten().map(ToString::to_string);
     let pids: Vec<String> = pids.collect();

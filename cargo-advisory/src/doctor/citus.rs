@@ -3,7 +3,7 @@
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use crate::database::{cell, rows};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::text::one_line;
 
@@ -27,7 +27,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
+    pub(super) async fn ask(client: &Client) -> Result<Self> {
         let group = rows(client, GROUP).await?;
         let triggers = rows(client, TRIGGERS).await?;
         let name = |row: &SimpleQueryRow| {
@@ -51,7 +51,7 @@ pub(super) struct Managed {
 }
 
 /// Looks at how Citus manages a table; `None` for an ordinary table. `name` is its name in SQL.
-pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>, Failure> {
+pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>> {
     let table = format!("to_regclass({})::oid", literal(name));
     let found = rows(client, &kind_question(&table)).await?;
     let Some(kind) = cell(&found, 0) else {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::facts::Facts;
 use super::{Diagnosis, Level};
 use crate::database::{Connection, Queries, cell, rows};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::text::one_line;
 
 const NAME: &str = "engine";
@@ -136,7 +136,7 @@ pub(super) enum Found {
 }
 
 /// Fails only if the database cannot be reached.
-pub(super) async fn find(address: &str) -> Result<Found, Failure> {
+pub(super) async fn find(address: &str) -> Result<Found> {
     let queries = Queries::open(address).await?;
     let mut asked = rows(&queries.client, SIGNS).await;
     if asked.is_err() {

@@ -5,7 +5,7 @@ use tokio_postgres::{Client, SimpleQueryRow};
 use super::facts::Facts;
 use super::{Diagnosis, Level, citus};
 use crate::database::rows;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
 use crate::migration::claim::{hash_of, indexes};
@@ -24,7 +24,7 @@ const LONGEST_HOLDER: u64 = 100;
 
 /// The reason why job tables are not looked at; `None` if those of the program are known, or if
 /// there seem to be none.
-pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<String>, Failure> {
+pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<String>> {
     if is_known {
         return Ok(None);
     }
@@ -73,7 +73,7 @@ pub(super) async fn job_tables(
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "job_tables";
     let mut problems = Problems {
         level: Level::Fine,
@@ -218,7 +218,7 @@ pub(super) async fn time_zone(
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "time_zone";
     let zone = one_line(facts.setting("TimeZone").unwrap_or_default());
     let is_utc = UTC.split(' ').any(|name| name == zone);
@@ -268,7 +268,7 @@ pub(super) async fn time_zone(
     ))
 }
 
-async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failure> {
+async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>> {
     let question = format!(
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod), \
          CASE WHEN a.atttypid = ANY ('{{1042,1043}}'::oid[]) \
@@ -293,7 +293,7 @@ async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failu
     Ok(found.into_iter().map(column).collect())
 }
 
-async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Failure> {
+async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>> {
     // One row for each column of an index. Bit 1 is a descending order, bit 2 is nulls first.
     let question = format!(
         "SELECT c.relname, i.indisvalid AND i.indisready, COALESCE(pg_get_expr(i.indpred, i.indrelid, true), ''), \

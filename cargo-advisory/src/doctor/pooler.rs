@@ -13,7 +13,7 @@ use advisory_runtime::cancel::told_process_id;
 use super::facts::Facts;
 use super::{Diagnosis, Level, alter_role};
 use crate::database::{Connection, Queries, cell, rows, with_timeout};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// How often the sessions of the connections are compared. A pooler that others use too assigns
 /// sessions by chance.
@@ -49,7 +49,7 @@ struct Link {
 }
 
 impl Link {
-    async fn open(address: &str) -> Result<Self, Failure> {
+    async fn open(address: &str) -> Result<Self> {
         Ok(Self {
             queries: Queries::open(address).await?,
             seen: RefCell::default(),
@@ -64,14 +64,14 @@ impl Link {
 
     /// The server process that serves it, `true` if the process is older than a time of the
     /// server's clock, and the current time.
-    async fn session(&self, before: &str) -> Result<(String, bool, String), Failure> {
+    async fn session(&self, before: &str) -> Result<(String, bool, String)> {
         let found = rows(&self.queries.client, &SESSION.replace("{}", before)).await?;
         let text = |at: usize| cell(&found, at).unwrap_or_default();
         self.seen.borrow_mut().extend(text(0).parse::<i32>());
         Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
     }
 
-    async fn pid(&self) -> Result<String, Failure> {
+    async fn pid(&self) -> Result<String> {
         Ok(self.session("0").await?.0)
     }
 
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// Returns `true` if it acquires, or releases, a lock.
-    async fn answer(&self, function: &str, key: &str) -> Result<bool, Failure> {
+    async fn answer(&self, function: &str, key: &str) -> Result<bool> {
         let query = format!("SELECT pg_catalog.{function}({key})");
         let found = rows(&self.queries.client, &query).await?;
         Ok(cell(&found, 0) == Some("t"))
@@ -91,7 +91,7 @@ impl Link {
 
 /// Looks for a pooler. Also returns the server processes that have served this command. Fails only
 /// if the database cannot be reached at all.
-pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failure> {
+pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>)> {
     let first = Link::open(address).await?;
     let (_, _, now) = first.session("0").await?;
     let mut seen = first.close().await;
@@ -111,7 +111,7 @@ pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failu
     Ok((kind, seen))
 }
 
-async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Failure> {
+async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler> {
     // No lock is acquired before this: if sessions are shared, a lock can stay on one that no
     // connection gets again.
     let pids = [one.pid().await?, other.pid().await?];

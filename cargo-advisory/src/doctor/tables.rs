@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use super::facts::Facts;
 use super::{Diagnosis, Level};
 use crate::database::{cell, identifier, rows};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::job_table::JobTable;
 use crate::text::in_backticks;
@@ -31,7 +31,7 @@ impl Tables {
         lease_table: &str,
         jobs: &[JobTable],
         unseen: Option<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let mut names = vec![lease_table.to_owned()];
         names.extend(jobs.iter().map(JobTable::quoted));
         let mut known = Vec::new();

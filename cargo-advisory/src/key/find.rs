@@ -13,7 +13,7 @@ use super::range::{self, MOST, too_many};
 use super::value::rendered;
 use super::{Arguments, Number, derived, halves_of};
 use crate::database::{self, DatabaseUrl};
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::json::VERSION;
 use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
@@ -36,7 +36,7 @@ enum Wanted {
 
 impl Wanted {
     /// The meanings of a text, at least one.
-    fn read(text: &str) -> Result<Vec<Self>, Failure> {
+    fn read(text: &str) -> Result<Vec<Self>> {
         if let Ok(number) = text.parse::<i64>() {
             let number_itself = Self::Key(number.into());
             let is_hash = text.len() >= SHOWN_HASH && text.chars().all(|c| c.is_ascii_digit());
@@ -96,7 +96,7 @@ struct Origin {
 
 impl Arguments {
     /// Runs `cargo advisory key --find`; `false` if no text has the number.
-    pub(super) fn find(&self, number: &str) -> Result<bool, Failure> {
+    pub(super) fn find(&self, number: &str) -> Result<bool> {
         let wanted = Wanted::read(number)?;
         let (mut found, mut tried, mut has_steps) = (Vec::new(), 0, false);
         for written in &self.pattern {
@@ -180,7 +180,7 @@ fn columns(
     pattern: &Pattern,
     sources: &[String],
     database_url: &DatabaseUrl,
-) -> Result<Vec<Column>, Failure> {
+) -> Result<Vec<Column>> {
     let mut by_name: Vec<(String, Vec<&Placeholder>)> = Vec::new();
     for placeholder in pattern.placeholders() {
         let name = placeholder.name();
@@ -257,7 +257,7 @@ fn values(
     placeholder: &Placeholder,
     database_url: &DatabaseUrl,
     has_steps: &mut bool,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>> {
     let source = source.trim();
     let first = source.split_once(char::is_whitespace).map(|(word, _)| word);
     let is_query = |word: &str| QUERIES.iter().any(|start| word.eq_ignore_ascii_case(start));
@@ -281,7 +281,7 @@ fn values(
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
+fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>> {
     let read_only = format!("START TRANSACTION READ ONLY; {query}");
     let rows = database::query(&database_url.find()?, &read_only)?;
     let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
@@ -294,7 +294,7 @@ fn search(
     columns: &[Column],
     permits: u32,
     mut take: impl FnMut(&str),
-) -> Result<usize, Failure> {
+) -> Result<usize> {
     let sizes = columns.iter().map(|column| column.texts.len());
     let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
     let most = MOST / usize::try_from(permits).unwrap_or(MOST).max(1);
@@ -341,9 +341,9 @@ mod tests {
 
     use super::{Column, Origin, Wanted, answer, columns, search};
     use crate::database::DatabaseUrl;
-    use crate::failure::Failure;
+    use crate::failure::Result;
 
-    fn read(pattern: &str, sources: &[&str]) -> Result<Vec<Column>, Failure> {
+    fn read(pattern: &str, sources: &[&str]) -> Result<Vec<Column>> {
         let sources: Vec<String> = sources.iter().map(|&source| source.to_owned()).collect();
         let url = DatabaseUrl::default();
         columns(&parse(pattern).unwrap(), &sources, &url)

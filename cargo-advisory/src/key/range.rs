@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 
 use super::value::{date_text, date_time_text, time_text};
 use crate::duration;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::text::one_line;
 
 /// More texts than this are not tried.
@@ -37,7 +37,7 @@ impl Kind {
     }
 
     /// Refuses the range for a placeholder that can have none of its values.
-    pub(super) fn check(self, shape: Option<Shape>, placeholder: &str) -> Result<(), Failure> {
+    pub(super) fn check(self, shape: Option<Shape>, placeholder: &str) -> Result<()> {
         let Some(shape) = shape else { return Ok(()) };
         let fits = match shape {
             Shape::Int | Shape::Uint => self == Self::Numbers,
@@ -87,7 +87,7 @@ pub(super) const fn example(shape: Shape) -> Option<&'static str> {
 
 /// Reads `1..1000`, `2026-11-01..2026-11-30`, or times with their step, `08:00..18:00/15min`;
 /// `None` if the text is not a range.
-pub(super) fn read(text: &str) -> Result<Option<Range>, Failure> {
+pub(super) fn read(text: &str) -> Result<Option<Range>> {
     let Some((from, to)) = text.split_once("..") else {
         return Ok(None);
     };
@@ -140,7 +140,7 @@ fn times(
     first: DateTime,
     last: DateTime,
     step: Duration,
-) -> Result<impl Iterator<Item = DateTime>, Failure> {
+) -> Result<impl Iterator<Item = DateTime>> {
     let between = last.duration_since(first);
     let step = SignedDuration::try_from(step).ok();
     let Some(step) = step.filter(SignedDuration::is_positive) else {

@@ -7,7 +7,7 @@ use advisory_runtime::monitor::{self, ClaimTable, ClaimTables, ClaimedRow};
 use diesel_async::AsyncPgConnection;
 
 use crate::database::{Session, with_timeout};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::text::{one_line, plural};
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Claims {
         session: &mut Session,
         named: &[String],
         inventory: &[ClaimSite],
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let mut tables = Vec::new();
         for name in named {
             let mut is_known = false;
@@ -102,7 +102,7 @@ impl Claims {
         None
     }
 
-    async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<(), Failure> {
+    async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<()> {
         let name = table.name().to_owned();
         let read = async |conn: &mut AsyncPgConnection| monitor::claimed_rows(conn, table).await;
         match session.read_bounded(read).await? {
@@ -119,7 +119,7 @@ impl Claims {
     }
 }
 
-async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables, Failure> {
+async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables> {
     Ok(with_timeout(monitor::claim_tables(session.conn(), claim)).await??)
 }
 

@@ -10,7 +10,7 @@ use super::lock_name::label;
 use crate::cli::Confirmation;
 use crate::database::{Session, identifier, with_timeout};
 use crate::duration::short;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::screen::{self, BOLD};
 use crate::text::{joined, one_line, plural};
 
@@ -50,7 +50,7 @@ impl Action {
 
     /// Shows the session and what would be lost, asks, and sends the signal. Returns `true` if the
     /// signal had its effect.
-    pub(super) async fn run(&self, session: &mut Session, locks: &Locks) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, session: &mut Session, locks: &Locks) -> Result<bool> {
         let (Self::Cancel(target) | Self::Terminate(target)) = self;
         let (pid, is_cancel) = (target.pid, matches!(self, Self::Cancel(_)));
         let Some(backend) = locks.backend(pid) else {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::Output;
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::guard::literal;
 use crate::job_table::{ClaimColumns, JobTable, quoted};
 use crate::selection::Artifacts;
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<()> {
         let tables = self.tables()?;
         let sql = tables
             .iter()
@@ -59,7 +59,7 @@ impl Arguments {
         self.output.write(&joined(sql, "\n"))
     }
 
-    fn tables(&self) -> Result<Vec<JobTable>, Failure> {
+    fn tables(&self) -> Result<Vec<JobTable>> {
         if let (Some(table), false) = (&self.table, self.artifacts.are_named()) {
             return Ok(vec![self.columns.on(table)?]);
         }
