@@ -10,7 +10,7 @@ use std::path::Path;
 use advisory_pattern::{ClaimRecord, Record};
 use serde_json::{Value, json};
 
-use crate::inventory::{claim_line, claim_path, file_line, path};
+use crate::inventory::{claim_path, line_of, path};
 use crate::json;
 use crate::screen::{BOLD, ERROR, FRAME, KEY};
 use crate::source_root::{Located, SourceLine, SourceRoot};
@@ -63,14 +63,8 @@ impl Place {
             "macro" => String::new(),
             kind => format!("{kind} "),
         };
-        let line = SourceLine::of_record(&site.krate, &site.file, site.line, from);
-        let mut place = Self::of(
-            (&site.krate, file_line(site)),
-            &kind,
-            path(site),
-            from,
-            line,
-        );
+        let at = (&*site.krate, &*site.file, site.line);
+        let mut place = Self::of(at, &kind, path(site), from);
         place.site = Some(json::site(site));
         if !role.is_empty() {
             place.text = format!("{} {role}", place.text);
@@ -80,37 +74,49 @@ impl Place {
 
     /// A claim. `from` is the file of its inventory if it is not the program's.
     pub(crate) fn claim(claim: &ClaimRecord, from: Option<&Path>) -> Self {
-        let line = SourceLine::of_record(&claim.krate, &claim.file, claim.line, from);
-        let at = (&*claim.krate, claim_line(claim));
-        Self::of(at, "struct ", claim_path(claim), from, line)
+        let at = (&*claim.krate, &*claim.file, claim.line);
+        Self::of(at, "struct ", claim_path(claim), from)
     }
 
     fn of(
-        (krate, at): (&str, String),
+        (krate, file, line): (&str, &str, u32),
         kind: &str,
         path: String,
         from: Option<&Path>,
-        line: SourceLine,
     ) -> Self {
-        let at = if at.is_empty() { at } else { format!(": {at}") };
-        let from = from.map_or_else(String::new, |from| format!(" in `{}`", from.display()));
+        let at = match line_of(file, line) {
+            none if none.is_empty() => none,
+            at => format!(": {at}"),
+        };
+        let text = format!("{krate}{at} ({kind}`{path}`)");
+        // The line of a record of another inventory is not in this source tree.
+        if let Some(from) = from {
+            let text = format!("{text} in `{}`", from.display());
+            let place = Self::line(from, 1);
+            return Self {
+                text,
+                path,
+                ..place
+            };
+        }
+        let (krate, file) = (krate.to_owned(), file.to_owned());
+        let line = SourceLine::Crate { krate, file, line };
+        let site = None;
         Self {
-            text: format!("{krate}{at} ({kind}`{path}`){from}"),
-            site: None,
+            text,
+            site,
             path,
             line,
         }
     }
 
     pub(crate) fn line(file: &Path, line: usize) -> Self {
+        let (text, file) = (format!("{}:{line}", file.display()), file.to_owned());
         Self {
-            text: format!("{}:{line}", file.display()),
+            text,
             site: None,
             path: String::new(),
-            line: SourceLine::Document {
-                file: file.to_owned(),
-                line,
-            },
+            line: SourceLine::Document { file, line },
         }
     }
 }

@@ -172,7 +172,7 @@ pub(crate) fn claim_line(claim: &ClaimRecord) -> String {
     line_of(&claim.file, claim.line)
 }
 
-fn line_of(file: &str, line: u32) -> String {
+pub(crate) fn line_of(file: &str, line: u32) -> String {
     match (file, line) {
         ("", _) => String::new(),
         (file, 0) => file.to_owned(),
