@@ -84,9 +84,14 @@ impl Output {
     }
 }
 
-// The refreshes of a view.
+// The form, the destination and the refreshes of a view.
 #[derive(Args)]
-pub(crate) struct Watch {
+pub(crate) struct LiveAnswer {
+    /// The output format; `json` with `--watch` is one object per line
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) output: Output,
     /// Refreshes until Ctrl-C
     #[arg(long, conflicts_with = "output")]
     watch: bool,
@@ -94,7 +99,7 @@ pub(crate) struct Watch {
     interval: Option<Duration>,
 }
 
-impl Watch {
+impl LiveAnswer {
     /// The interval of `--watch`, which is at least `shortest`: reading must not be all that the
     /// server does. `None` without `--watch`.
     pub(crate) fn every(&self, shortest: Duration) -> Option<Duration> {

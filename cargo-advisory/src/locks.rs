@@ -31,7 +31,7 @@ use advisory_runtime::monitor::{self, ClaimedRow, Lease, LeaseSummary, Lock, Loc
 use clap::Args;
 use tokio::time::sleep_until;
 
-use crate::cli::{self, CODES, Format, LEASE_TABLE, Output, Watch};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, LiveAnswer};
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
 use crate::failure::{Failure, Result, bail};
 use crate::names::NameSources;
@@ -107,13 +107,8 @@ struct List {
     /// session
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// The output format; `json` with `--watch` is one object per line
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    watch: Watch,
+    answer: LiveAnswer,
 }
 
 impl Arguments {
@@ -132,7 +127,8 @@ impl Arguments {
             list,
         };
         let address = self.database_url.find()?;
-        if let Some(every) = list.watch.every(SHORTEST_INTERVAL) {
+        let LiveAnswer { format, output, .. } = &list.answer;
+        if let Some(every) = list.answer.every(SHORTEST_INTERVAL) {
             return view.watch(&address, every);
         }
         database::with(&address, async |session: &mut Session| {
@@ -142,8 +138,8 @@ impl Arguments {
                 return action.run(session, &locks).await;
             }
             let snapshot = view.snapshot(session, RETRIES).await?;
-            list.output.write(&match list.format {
-                Format::Text => view::write(&snapshot, list.output.width()),
+            output.write(&match format {
+                Format::Text => view::write(&snapshot, output.width()),
                 Format::Json => live_json::write(&snapshot),
             })?;
             outcome(snapshot)
@@ -159,15 +155,13 @@ impl List {
             ("claims", !self.claims.is_empty()),
             ("older-than", self.older_than.is_some()),
             ("filter", self.filter.is_some()),
-            ("format", self.format != Format::Text),
-            ("output", self.output.is_file()),
-            ("watch", self.watch.every(SHORTEST_INTERVAL).is_some()),
+            ("format", self.answer.format != Format::Text),
+            ("output", self.answer.output.is_file()),
+            ("watch", self.answer.every(SHORTEST_INTERVAL).is_some()),
         ];
         if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) {
-            bail!(
-                "`--{name}` does not apply to `{}`: leave it out",
-                action.name()
-            );
+            let action = action.name();
+            bail!("`--{name}` does not apply to `{action}`: leave it out");
         }
         Ok(())
     }
@@ -314,7 +308,7 @@ impl View<'_> {
     fn watch(&self, address: &str, every: Duration) -> Result<bool> {
         database::watch(address, every, &async |session: &mut Session| {
             let snapshot = self.snapshot(session, 0).await?;
-            if self.list.format == Format::Text {
+            if self.list.answer.format == Format::Text {
                 let picture = view::frame(&snapshot, screen::width(None), screen::height());
                 return Ok(frame(&picture, every));
             }

@@ -11,7 +11,7 @@ use tokio_postgres::Client;
 use super::jobs::read;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
-use crate::cli::{Format, Output, Watch};
+use crate::cli::{Format, LiveAnswer};
 use crate::columns::Columns;
 use crate::database::{self, Queries};
 use crate::duration::short;
@@ -51,13 +51,8 @@ pub(super) struct Arguments {
     /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
-    /// The output format; `json` with `--watch` is one object per line
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    watch: Watch,
+    answer: LiveAnswer,
 }
 
 struct Count {
@@ -107,11 +102,13 @@ struct Queue {
 
 impl Arguments {
     pub(super) fn every(&self) -> Option<Duration> {
-        self.watch.every(SHORTEST_INTERVAL)
+        self.answer.every(SHORTEST_INTERVAL)
     }
 
     pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool> {
-        self.output.write(&self.read(client, tables).await?)?;
+        self.answer
+            .output
+            .write(&self.read(client, tables).await?)?;
         Ok(true)
     }
 
@@ -124,7 +121,7 @@ impl Arguments {
     ) -> Result<bool> {
         database::watch(address, every, &async |queries: &mut Queries| {
             let text = self.read(&queries.client, tables).await?;
-            Ok(match (self.format, screen::height()) {
+            Ok(match (self.answer.format, screen::height()) {
                 (Format::Text, Some(_)) => format!(
                     "\u{1b}[H\u{1b}[J{DIM}every {}; Ctrl-C ends{DIM:#}\n{text}",
                     short(every)
@@ -140,7 +137,7 @@ impl Arguments {
             let table = Resolved::find(client, table).await?;
             queues.push(self.queue(client, &table).await?);
         }
-        if self.format == Format::Json {
+        if self.answer.format == Format::Json {
             let queues: Vec<Value> = queues.iter().map(as_json).collect();
             let value = json!({ "version": VERSION, "queues": queues });
             return Ok(if self.every().is_some() {
@@ -149,8 +146,8 @@ impl Arguments {
                 pretty(&value)
             });
         }
-        let texts = queues.iter().map(|queue| queue.text(self.output.width()));
-        Ok(joined(texts, "\n"))
+        let width = self.answer.output.width();
+        Ok(joined(queues.iter().map(|queue| queue.text(width)), "\n"))
     }
 
     async fn queue(&self, client: &Client, table: &Resolved) -> Result<Queue> {
@@ -384,7 +381,7 @@ fn cells(state: State, summary: &Summary) -> [String; 5] {
     let more = summary.workers.len().checked_sub(WORKERS + 1);
     let more = more.map(|more| format!("and {} more", more + 1));
     [
-        state.name().to_owned(),
+        state.name(),
         summary.rows.to_string(),
         summary
             .oldest
