@@ -266,8 +266,8 @@ fn values(
     }
     if let Some(range) = range::read(source)? {
         let written = format!("<{}>", placeholder.name());
-        range.kind.check(placeholder.shape, &written)?;
-        *has_steps |= range.kind.has_steps();
+        range::check(range.shape, placeholder.shape, &written)?;
+        *has_steps |= range.has_steps();
         return Ok(range.values);
     }
     let text = if source == "-" {
