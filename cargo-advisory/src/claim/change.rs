@@ -203,7 +203,7 @@ impl Prune {
             screen::print(&said)?;
             return Ok(false);
         }
-        screen::note(&format!("{}\n", rows_of(count, name, table)));
+        screen::note(&format!("{}\n", rows_of(count, &name, table)));
         if !self.confirmation.is_given("Delete them")? {
             return Ok(false);
         }
@@ -219,7 +219,7 @@ impl Prune {
                 batch => deleted += batch,
             }
         }
-        screen::print(&format!("{}: deleted\n", rows_of(deleted, name, table)))?;
+        screen::print(&format!("{}: deleted\n", rows_of(deleted, &name, table)))?;
         Ok(deleted > 0)
     }
 }

@@ -32,15 +32,10 @@ impl State {
         Self::Expired,
     ];
 
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Available => "available",
-            Self::Scheduled => "scheduled",
-            Self::Running => "running",
-            Self::Expired => "expired",
-            Self::Failed => "failed",
-            Self::Done => "done",
-        }
+    /// The name that the command line has too.
+    pub(super) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     pub(super) fn of_name(name: &str) -> Option<Self> {
