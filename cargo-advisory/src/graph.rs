@@ -107,7 +107,8 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>> {
     let names = LockNames::of(&edges);
     let mut first = BTreeMap::new();
     for edge in edges {
-        match first.entry(identity(&edge, &names)) {
+        let ends = [&edge.held, &edge.asked];
+        match first.entry(ends.map(|end| (node(end, &names), end.is_shared))) {
             Entry::Vacant(entry) => drop(entry.insert(edge)),
             Entry::Occupied(mut entry) => drop(entry.get_mut().narrow_gates(&edge.gates)),
         }
@@ -128,10 +129,6 @@ type Node = (String, bool);
 
 fn node(end: &End, names: &LockNames) -> Node {
     (names.name(&end.lock), end.is_lease)
-}
-
-fn identity(edge: &Edge, names: &LockNames) -> [(Node, bool); 2] {
-    [&edge.held, &edge.asked].map(|end| (node(end, names), end.is_shared))
 }
 
 /// The locks as boxes, and the edges as arrows between them.

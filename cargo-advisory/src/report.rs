@@ -21,7 +21,7 @@ use crate::failure::Result;
 use crate::finding::{self, Finding};
 use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
 use crate::selection::Artifacts;
-use crate::text::joined;
+use crate::text::{joined, plural};
 use crate::{graph, json, table};
 use html::{code, escaped};
 
@@ -108,17 +108,15 @@ fn page(
     text.push_str("</header>\n<main>\n");
     section(&mut text, "findings", "Findings");
     let incompatible = changes.map_or(0, |changes| changes.keys.len());
+    let circles = plural(*cycles, "circle") + " in the order of locks";
+    let changed =
+        plural(incompatible, "change") + " for which two releases cannot run side by side";
     for (count, what, id) in [
-        (*cycles, "circle in the order of locks", "order"),
-        (
-            incompatible,
-            "change for which two releases cannot run side by side",
-            "changes",
-        ),
+        (*cycles, circles, "order"),
+        (incompatible, changed, "changes"),
     ] {
         if count > 0 {
-            let counted = counted(count, what);
-            let _ = writeln!(text, "<p class=\"bad\"><a href=\"#{id}\">{counted}</a></p>");
+            let _ = writeln!(text, "<p class=\"bad\"><a href=\"#{id}\">{what}</a></p>");
         }
     }
     if findings.is_empty() {
@@ -152,14 +150,6 @@ fn page(
     claims(&mut text, inventory);
     text.push_str("</main>\n<footer>Written by <code>cargo advisory report</code>. Who holds a lock now: <code>cargo advisory locks</code>.</footer>\n</body>\n</html>\n");
     text
-}
-
-/// `1 circle in the order of locks`, `2 circles in the order of locks`.
-fn counted(count: usize, what: &str) -> String {
-    match (count, what.split_once(' ')) {
-        (1, _) | (_, None) => format!("{count} {what}"),
-        (_, Some((noun, rest))) => format!("{count} {noun}s {rest}"),
-    }
 }
 
 fn section(text: &mut String, id: &str, title: &str) {
