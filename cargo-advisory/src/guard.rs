@@ -25,9 +25,9 @@ const COLUMN_MARK: &str = "-- column: ";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
-    lock: String,
-    key: LockedKey,
-    derivation: Derivation,
+    pub(crate) lock: String,
+    pub(crate) key: LockedKey,
+    pub(crate) derivation: Derivation,
     table: Table,
     columns: BTreeMap<String, String>,
 }
@@ -165,15 +165,6 @@ impl Guard {
         is_same(&self.key, key) && (!is_derived || self.derivation == derivation)
     }
 
-    pub(crate) fn lock(&self) -> &str {
-        &self.lock
-    }
-
-    /// `pattern <tenant_id: uuid>:<date: date> by sha256`
-    pub(crate) fn key_text(&self) -> String {
-        key_text(&self.key, self.derivation)
-    }
-
     /// The events for which a trigger of this type refuses writes without the lock, as bits of
     /// `pg_trigger.tgtype`.
     pub(crate) fn events(&self, trigger_type: i16) -> i16 {
@@ -218,6 +209,7 @@ pub(crate) fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
     }
 }
 
+/// `pattern <tenant_id: uuid>:<date: date> by sha256`
 pub(crate) fn key_text(key: &LockedKey, derivation: Derivation) -> String {
     format!("{} by {}", encode_key(Some(key)), derivation.name())
 }

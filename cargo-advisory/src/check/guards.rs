@@ -156,11 +156,11 @@ impl Lock {
             };
             let mut keys = self.keys.iter();
             if !keys.any(|key| guard.has_key(key, self.derivation)) {
-                if guard.lock() == self.name {
+                if guard.lock == self.name {
                     let keys = self.keys.iter().map(|key| key_text(key, self.derivation));
                     why = format!(
                         "a trigger `{name}` that computes another key: {}, and the lock's is {}",
-                        guard.key_text(),
+                        key_text(&guard.key, guard.derivation),
                         joined(keys, ", or ")
                     );
                 }

@@ -34,7 +34,7 @@ impl Guard {
     pub(crate) fn up(&self) -> Result<String, String> {
         let (body, table) = (self.body()?, self.table.sql());
         let function = self.table.within(&self.function_name());
-        let trigger = identifier(&self.trigger_name());
+        let trigger = identifier(&name(&[PREFIX, &self.lock]));
         let is_fixed = self.is_fixed();
         let below = self.below();
         let mut text = format!(
@@ -75,7 +75,7 @@ impl Guard {
     /// only a trigger for rows to the partitions of its table, including later ones.
     fn below(&self) -> String {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
-        let trigger = identifier(&self.trigger_name());
+        let trigger = identifier(&name(&[PREFIX, &self.lock]));
         let regclass = format!("{}::pg_catalog.regclass", literal(&table));
         let (comment, of_rows, when, columns, which) = if self.is_fixed() {
             let rows = identifier(&name(&[PREFIX, &self.lock, "rows"]));
@@ -183,11 +183,6 @@ impl Guard {
             );
         }
         text.push_str("END\n$advisory$;\n\n");
-    }
-
-    /// The trigger's name, which differs for each lock of a table.
-    pub(crate) fn trigger_name(&self) -> String {
-        name(&[PREFIX, &self.lock])
     }
 
     fn function_name(&self) -> String {
