@@ -24,6 +24,7 @@ const SESSION: &str = "SELECT pg_backend_pid(), a.backend_start < \
      to_timestamp('{}'::float8), date_part('epoch', clock_timestamp()) \
      FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = pg_backend_pid()";
 
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pooler {
     None,
     Session,
@@ -246,14 +247,11 @@ mod tests {
         }
     }
 
-    fn found(server: &Server) -> &'static str {
+    /// The result without the reason why it is not known.
+    fn found(server: &Server) -> Pooler {
         match server.find().0 {
-            Pooler::None => "none",
-            Pooler::Session => "session",
-            Pooler::Transaction => "transaction",
-            Pooler::Statement => "statement",
-            Pooler::LocksExcludeNobody => "locks exclude nobody",
-            Pooler::Unknown(_) => "unknown",
+            Pooler::Unknown(_) => Pooler::Unknown(String::new()),
+            known => known,
         }
     }
 
@@ -275,33 +273,29 @@ mod tests {
             ..direct
         };
         let (is_older, pids) = (true, [11, 12, 12]);
+        let is_one = Server {
+            startup_pids: pids,
+            pids,
+            ..shares(pids)
+        };
+        let in_statements = "not allowed in statement pooling mode (statement pool)";
         for (server, kind) in [
-            (direct, "none"),
-            (Server { is_older, ..direct }, "session"),
-            (renumbers([11, 99, 13]), "session"),
+            (direct, Pooler::None),
+            (Server { is_older, ..direct }, Pooler::Session),
+            (renumbers([11, 99, 13]), Pooler::Session),
             // The sessions of the first and the last connection show nothing.
-            (renumbers([99, 12, 99]), "none"),
+            (renumbers([99, 12, 99]), Pooler::None),
             // A session that changes hands.
-            (shares([11, 12, 14]), "transaction"),
-            (shares([11, 14, 13]), "transaction"),
-            (shares([11, 13, 12]), "transaction"),
-            (
-                Server {
-                    startup_pids: pids,
-                    pids,
-                    ..shares(pids)
-                },
-                "transaction",
-            ),
-            (
-                refuses("not allowed in statement pooling mode (statement pool)"),
-                "statement",
-            ),
-            (refuses("no more connections allowed"), "unknown"),
+            (shares([11, 12, 14]), Pooler::Transaction),
+            (shares([11, 14, 13]), Pooler::Transaction),
+            (shares([11, 13, 12]), Pooler::Transaction),
+            (is_one, Pooler::Transaction),
+            (refuses(in_statements), Pooler::Statement),
+            (refuses("no more"), Pooler::Unknown(String::new())),
             // A lock that two get, or that cannot be released.
-            (locks([false, false], true), "locks exclude nobody"),
-            (locks([true, true], true), "locks exclude nobody"),
-            (locks([true, false], false), "locks exclude nobody"),
+            (locks([false, false], true), Pooler::LocksExcludeNobody),
+            (locks([true, true], true), Pooler::LocksExcludeNobody),
+            (locks([true, false], false), Pooler::LocksExcludeNobody),
         ] {
             assert_eq!(found(&server), kind);
         }
@@ -339,7 +333,7 @@ mod tests {
             connections: 2,
             ..Server::default()
         };
-        assert_eq!(found(&server), "unknown");
+        assert_eq!(found(&server), Pooler::Unknown(String::new()));
         assert_eq!(server.find().1, [11, 12].into());
     }
 }
