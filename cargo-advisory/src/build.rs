@@ -1,7 +1,6 @@
 //! `cargo advisory build`: an inventory next to each artifact.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 
@@ -28,7 +27,8 @@ impl Arguments {
         let files = self.selection.build()?;
         for file in files.iter().filter(|file| is_final(file)) {
             let inventory = artifact::read(std::slice::from_ref(file), false)?;
-            screen::write(Some(&inventory_path(file)), &json::write(&inventory))?;
+            let beside = file.with_added_extension("advisory.json");
+            screen::write(Some(&beside), &json::write(&inventory))?;
         }
         let inventory = artifact::read(&files, false)?;
         let findings = collisions::find(&inventory, &[])?;
@@ -45,10 +45,4 @@ impl Arguments {
 
 fn is_final(file: &Path) -> bool {
     file.parent().and_then(Path::file_name) != Some("deps".as_ref())
-}
-
-fn inventory_path(file: &Path) -> PathBuf {
-    let mut name = file.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".advisory.json");
-    file.with_file_name(name)
 }

@@ -12,7 +12,6 @@ mod show;
 mod state;
 
 use clap::{Args, Subcommand};
-use tokio_postgres::Client;
 
 use crate::cli::CODES;
 use crate::database::{self, DatabaseUrl, Queries};
@@ -74,23 +73,17 @@ impl Arguments {
             return list.watch(&address, &tables, every);
         }
         database::with(&address, async |queries: &mut Queries| {
-            self.act(&queries.client, &tables).await
+            let client = &queries.client;
+            let table = async || Resolved::find(client, only(&tables)?).await;
+            match &self.action {
+                Action::List(list) => list.run(client, &tables).await,
+                Action::Show(show) => show.run(client, &table().await?).await,
+                Action::Retry(change) => change.run(client, &table().await?, Kind::Retry).await,
+                Action::Cancel(change) => change.run(client, &table().await?, Kind::Cancel).await,
+                Action::Release(change) => change.run(client, &table().await?, Kind::Release).await,
+                Action::Prune(prune) => prune.run(client, &table().await?).await,
+            }
         })
-    }
-
-    async fn act(&self, client: &Client, tables: &[JobTable]) -> Result<bool> {
-        if let Action::List(list) = &self.action {
-            return list.run(client, tables).await;
-        }
-        let table = Resolved::find(client, only(tables)?).await?;
-        match &self.action {
-            Action::List(_) => Ok(true),
-            Action::Show(show) => show.run(client, &table).await,
-            Action::Retry(change) => change.run(client, &table, Kind::Retry).await,
-            Action::Cancel(change) => change.run(client, &table, Kind::Cancel).await,
-            Action::Release(change) => change.run(client, &table, Kind::Release).await,
-            Action::Prune(prune) => prune.run(client, &table).await,
-        }
     }
 
     /// The tables of the inventory's claims, or the one that is named.
@@ -108,7 +101,7 @@ impl Arguments {
                 "`{option}` does not apply to the claims of a program, which has its columns: leave it out"
             );
         }
-        let (_, claims) = self.names.read_all()?;
+        let (_, claims) = self.names.read()?;
         JobTable::of_inventory(&claims, self.table.as_deref())
     }
 }

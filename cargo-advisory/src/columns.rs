@@ -135,7 +135,8 @@ fn wrap(cell: &str, width: usize) -> Vec<String> {
                 break;
             }
             end += cluster.len();
-            if columns > width / 2 && is_separator(cluster) {
+            let is_separator = matches!(cluster, ":" | "/" | " " | "," | ">" | "_" | "-");
+            if columns > width / 2 && is_separator {
                 good = Some(end);
             }
         }
@@ -147,10 +148,6 @@ fn wrap(cell: &str, width: usize) -> Vec<String> {
         lines.push(rest.to_owned());
     }
     lines
-}
-
-fn is_separator(cluster: &str) -> bool {
-    matches!(cluster, ":" | "/" | " " | "," | ">" | "_" | "-")
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ impl Arguments {
         if !self.names.are_named() {
             return Ok(None);
         }
-        let (_, claims) = self.names.read_all()?;
+        let (_, claims) = self.names.read()?;
         if claims.is_empty() {
             return Ok(Some(Vec::new()));
         }

@@ -122,7 +122,19 @@ impl Place {
 }
 
 pub(crate) fn json(findings: &[Finding]) -> String {
-    let findings: Vec<Value> = findings.iter().map(to_json).collect();
+    let findings = findings.iter().map(|finding| {
+        let places: Vec<&String> = finding.places.iter().map(|at| &at.text).collect();
+        let sites = finding.places.iter().filter_map(|at| at.site.as_ref());
+        json!({
+            "kind": finding.kind,
+            "message": finding.message,
+            "places": places,
+            "sites": sites.collect::<Vec<_>>(),
+            "notes": finding.notes,
+            "help": finding.help,
+        })
+    });
+    let findings: Vec<Value> = findings.collect();
     json::pretty(&json!({ "version": json::VERSION, "findings": findings }))
 }
 
@@ -168,20 +180,6 @@ fn write_text(text: &mut String, finding: &Finding) {
         let _ = writeln!(text, "   {FRAME}={FRAME:#} {}", printable(note));
     }
     let _ = writeln!(text, "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {help}\n");
-}
-
-fn to_json(finding: &Finding) -> Value {
-    let places: Vec<&String> = finding.places.iter().map(|at| &at.text).collect();
-    let sites = finding.places.iter().filter_map(|at| at.site.as_ref());
-    let sites: Vec<&Value> = sites.collect();
-    json!({
-        "kind": finding.kind,
-        "message": finding.message,
-        "places": places,
-        "sites": sites,
-        "notes": finding.notes,
-        "help": finding.help,
-    })
 }
 
 #[cfg(test)]

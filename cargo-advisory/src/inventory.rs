@@ -184,7 +184,7 @@ pub(crate) fn line_of(file: &str, line: u32) -> String {
 mod tests {
     use advisory_pattern::{Derivation, Record};
 
-    use super::{keys, path};
+    use super::keys;
 
     fn record(scope: &str, key: &str) -> Record {
         Record {
@@ -213,13 +213,5 @@ mod tests {
         assert_eq!(pair("number (7,8)"), Some([Some(7), Some(8)]));
         assert_eq!(pair("number (7,?)"), Some([Some(7), None]));
         assert_eq!(pair("number 7"), None);
-    }
-
-    #[test]
-    fn a_key_macro_is_named_by_its_module() {
-        let mut site = record("none", "number 7");
-        assert_eq!(path(&site), "bank::Close");
-        site.kind = "macro".to_owned();
-        assert_eq!(path(&site), "bank::lock_key!");
     }
 }

@@ -119,7 +119,7 @@ impl Arguments {
         if let Some(action) = &self.action {
             list.refuse(action)?;
         }
-        let (names, claims) = self.names.read_all()?;
+        let (names, claims) = self.names.read()?;
         let view = View {
             names,
             claims,

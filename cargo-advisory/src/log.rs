@@ -66,7 +66,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let mut waits = Waits::new(self.names.read()?);
+        let (names, _) = self.names.read()?;
+        let mut waits = Waits::new(names);
         if self.database_url.is_some() {
             waits.databases = databases(&database::find(self.database_url.as_ref())?)?;
         }

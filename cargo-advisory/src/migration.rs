@@ -59,26 +59,24 @@ impl Arguments {
                 table,
                 down,
                 output,
-            } => output.write(&lease(table.as_ref(), *down)?)?,
+            } => {
+                let named = cli::lease_table(table.as_ref())?;
+                output.write(&match (table, down) {
+                    // The file of the default table has comments.
+                    (None, true) => ADVISORY_LEASE_DOWN.to_owned(),
+                    (None, false) => ADVISORY_LEASE_UP.to_owned(),
+                    (Some(_), true) => named.down(),
+                    (Some(_), false) => named.up(),
+                })?;
+            }
             Migration::Claim(claim) => claim.run()?,
-            Migration::Keys {
-                down: false,
-                output,
-            } => output.write(ADVISORY_KEYS_UP)?,
-            Migration::Keys { down: true, output } => output.write(ADVISORY_KEYS_DOWN)?,
+            Migration::Keys { down, output } => output.write(if *down {
+                ADVISORY_KEYS_DOWN
+            } else {
+                ADVISORY_KEYS_UP
+            })?,
             Migration::Require(require) => require.run()?,
         }
         Ok(true)
     }
-}
-
-fn lease(name: Option<&String>, is_down: bool) -> Result<String> {
-    let table = cli::lease_table(name)?;
-    Ok(match (name, is_down) {
-        // The file of the default table has comments.
-        (None, true) => ADVISORY_LEASE_DOWN.to_owned(),
-        (None, false) => ADVISORY_LEASE_UP.to_owned(),
-        (Some(_), true) => table.down(),
-        (Some(_), false) => table.up(),
-    })
 }

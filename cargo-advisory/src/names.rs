@@ -30,11 +30,7 @@ impl NameSources {
         !self.artifact.is_empty() || !self.inventory.is_empty()
     }
 
-    pub(crate) fn read(&self) -> Result<Names> {
-        Ok(self.read_all()?.0)
-    }
-
-    pub(crate) fn read_all(&self) -> Result<(Names, Vec<ClaimRecord>)> {
+    pub(crate) fn read(&self) -> Result<(Names, Vec<ClaimRecord>)> {
         let inventory = self.inventory()?;
         let names = Names::of(inventory.sites)
             .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;

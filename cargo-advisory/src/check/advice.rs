@@ -145,14 +145,6 @@ impl Guarded<'_> {
         self.columns.iter().map(|column| plain(column)).collect()
     }
 
-    const fn concurrently(&self) -> &'static str {
-        if self.is_partitioned {
-            ""
-        } else {
-            " CONCURRENTLY"
-        }
-    }
-
     /// Finds a constraint that enforces a rule on the columns.
     fn said_already(&self, indexes: &[Index]) -> Option<Finding> {
         let wanted = self.plain();
@@ -217,9 +209,8 @@ impl Guarded<'_> {
         };
         let mut notes = Vec::new();
         if !indexes.iter().any(same) {
-            let concurrently = self.concurrently();
             notes.push(format!(
-                "CREATE UNIQUE INDEX{concurrently} ON {name} ({list});"
+                "CREATE UNIQUE INDEX CONCURRENTLY ON {name} ({list});"
             ));
         }
         notes.extend(self.nulls(&[]));
@@ -304,7 +295,12 @@ impl Guarded<'_> {
         if indexes.iter().any(leads) {
             return None;
         }
-        let (concurrently, list) = (self.concurrently(), self.columns.join(", "));
+        let list = self.columns.join(", ");
+        let concurrently = if self.is_partitioned {
+            ""
+        } else {
+            " CONCURRENTLY"
+        };
         Some(self.advice(
             format!(
                 "no index of `{name}` begins with a column of the advisory lock `{lock}`, except for those with a WHERE"
