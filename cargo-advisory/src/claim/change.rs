@@ -73,19 +73,15 @@ impl Kind {
         }
     }
 
-    const fn question(self) -> &'static str {
+    /// The question, and what is said of the changed rows.
+    const fn words(self) -> [&'static str; 2] {
         match self {
-            Self::Retry => "Run them again",
-            Self::Cancel => "End them as failed",
-            Self::Release => "Take them from their workers",
-        }
-    }
-
-    const fn done(self) -> &'static str {
-        match self {
-            Self::Retry => "can be claimed again",
-            Self::Cancel => "ended as failed",
-            Self::Release => "taken from their workers, and can be claimed again",
+            Self::Retry => ["Run them again", "can be claimed again"],
+            Self::Cancel => ["End them as failed", "ended as failed"],
+            Self::Release => [
+                "Take them from their workers",
+                "taken from their workers, and can be claimed again",
+            ],
         }
     }
 
@@ -165,13 +161,13 @@ impl Change {
             rows_of(count, &names, table),
             kind.note(has_keys)
         ));
-        if !self.confirmation.is_given(kind.question())? {
+        let [question, done] = kind.words();
+        if !self.confirmation.is_given(question)? {
             return Ok(false);
         }
         let name_in_sql = table.table.quoted();
         let update = format!("UPDATE {name_in_sql} SET {set} WHERE {condition}");
         let changed = write(client, &name_in_sql, &update, &rows.binds).await?;
-        let done = kind.done();
         screen::print(&format!("{}: {done}\n", rows_of(changed, &names, table)))?;
         Ok(changed > 0)
     }
