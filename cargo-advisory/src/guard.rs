@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_key};
+use advisory_runtime::Key;
 
 use crate::database::identifier;
 use crate::key_values;
@@ -256,6 +257,17 @@ impl Table {
             None => name,
         }
     }
+}
+
+/// The halves of the key as `pg_locks` shows them, as unsigned integers, and the key space as its
+/// `objsubid`.
+pub(crate) fn halves(key: Key) -> (u32, u32, u8) {
+    let number = match key {
+        Key::BigInt(number) => number.cast_unsigned(),
+        Key::IntInt(first, second) => return (first.cast_unsigned(), second.cast_unsigned(), 2),
+    };
+    let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).unwrap_or_default();
+    (half(number >> 32), half(number), 1)
 }
 
 /// A text as an SQL literal that is valid with both values of `standard_conforming_strings`.

@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::Answer;
 use crate::database::DatabaseUrl;
 use crate::failure::Result;
+use crate::guard::halves;
 use crate::locks::hex;
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::joined;
@@ -199,17 +200,6 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
 /// The hash that identifies its row in the lease table.
 fn lease_hash(text: &str) -> String {
     hex(&advisory_pattern::sha256(text))
-}
-
-/// The halves of the key as `pg_locks` shows them, as unsigned integers, and the key space as its
-/// `objsubid`.
-fn halves(key: Key) -> (u32, u32, u8) {
-    let number = match key {
-        Key::BigInt(number) => number.cast_unsigned(),
-        Key::IntInt(first, second) => return (first.cast_unsigned(), second.cast_unsigned(), 2),
-    };
-    let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).unwrap_or_default();
-    (half(number >> 32), half(number), 1)
 }
 
 fn holder_query(numbers: &[Number]) -> String {

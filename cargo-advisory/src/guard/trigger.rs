@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use advisory_pattern::Derivation;
 use advisory_runtime::__private::qualify;
+use advisory_runtime::Key;
 
 use super::key_sql::KeySql;
-use super::{Guard, literal};
+use super::{Guard, halves, literal};
 use crate::database::identifier;
 use crate::text::{joined, one_line};
 
@@ -141,16 +142,8 @@ impl Guard {
         let marks = self.marks();
         let lock = literal(&self.lock);
         Ok(match self.key_sql()? {
-            KeySql::BigInt(number) => {
-                let number = number.cast_unsigned();
-                fixed(&marks, &lock, number >> 32, number & 0xffff_ffff, 1)
-            }
-            KeySql::Pair(first, second) => {
-                let half = |half: i32| u64::from(half.cast_unsigned());
-                fixed(&marks, &lock, half(first), half(second), 2)
-            }
-            KeySql::OfRow(key) => of_row(&marks, &lock, &key, None),
-            KeySql::HalfOfRow(first, second) => of_row(&marks, &lock, &second, Some(first)),
+            KeySql::Fixed(key) => fixed(&marks, &lock, key),
+            KeySql::OfRow(first, key) => of_row(&marks, &lock, &key, first),
         })
     }
 
@@ -226,7 +219,8 @@ fn refusal(lock: &str, indent: &str) -> String {
     )
 }
 
-fn fixed(marks: &str, lock: &str, high: u64, low: u64, space: u8) -> String {
+fn fixed(marks: &str, lock: &str, key: Key) -> String {
+    let (high, low, space) = halves(key);
     let [high, low] = [high, low].map(|half| format!("'{half}'::oid"));
     let holds = holds(&high, &low, space, "        ");
     let refusal = refusal(lock, "        ");
