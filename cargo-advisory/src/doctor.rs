@@ -144,11 +144,9 @@ impl Arguments {
             Level::Advice | Level::Unknown => !self.strict || is_allowed(found.name),
             Level::Fine => true,
         });
-        let (text, json) = (
-            |_| report::text(&facts, &findings),
-            || report::json(&facts, &findings),
-        );
-        self.answer.write(text, json)?;
+        let text = |_| report::text(&facts, &findings);
+        self.answer
+            .write(text, || report::json(&facts, &findings))?;
         Ok(is_in_order)
     }
 
@@ -158,10 +156,10 @@ impl Arguments {
             return Ok(None);
         }
         let (_, claims) = self.names.read()?;
-        if claims.is_empty() {
-            return Ok(Some(Vec::new()));
-        }
-        JobTable::of_inventory(&claims, None).map(Some)
+        Ok(Some(match claims[..] {
+            [] => Vec::new(),
+            _ => JobTable::of_inventory(&claims, None)?,
+        }))
     }
 
     /// Judges the server. `most_keys` is the call of the program that can take the most locks.
@@ -185,7 +183,7 @@ impl Arguments {
         all.push(sequence::judge(client, &facts, table).await?);
         let unseen = jobs::unseen(client, jobs.is_some()).await?;
         let jobs = jobs.unwrap_or_default();
-        let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await?;
+        let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await;
         all.push(tables.row_security(&facts));
         all.push(tables.unlogged());
         all.push(jobs::job_tables(client, &facts, jobs, unseen.as_ref()).await?);
