@@ -109,11 +109,11 @@ fn page(
     section(&mut text, "findings", "Findings");
     let incompatible = changes.map_or(0, |changes| changes.keys.len());
     let circles = plural(*cycles, "circle") + " in the order of locks";
-    let changed =
+    let incompatible_changes =
         plural(incompatible, "change") + " for which two releases cannot run side by side";
     for (count, what, id) in [
         (*cycles, circles, "order"),
-        (incompatible, changed, "changes"),
+        (incompatible, incompatible_changes, "changes"),
     ] {
         if count > 0 {
             let _ = writeln!(text, "<p class=\"bad\"><a href=\"#{id}\">{what}</a></p>");

@@ -195,7 +195,9 @@ fn outcome(pid: i32, is_cancel: bool, signal: Signal, role: &str) -> (bool, Stri
         Signal::Done if is_cancel => format!("The statement of {pid} was cancelled.\n"),
         Signal::Done => format!("The session of {pid} has ended, and its locks are released.\n"),
         Signal::Sent => format!("{pid}: signal sent; still alive after 5 s.\n"),
-        Signal::Refused { needs, .. } if needs == "superuser" => format!(
+        Signal::Refused {
+            needs: "superuser", ..
+        } => format!(
             "Only a superuser may signal {pid}, which is the session of a superuser. Nothing was done.\n"
         ),
         Signal::Refused { needs, .. } => format!(
