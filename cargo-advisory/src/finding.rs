@@ -18,6 +18,7 @@ use crate::text::{plural, printable};
 
 pub(crate) const ADVICE: &str = "advice";
 
+#[derive(Default)]
 pub(crate) struct Finding {
     /// `collision`, `drift`, `key-change`, `claim-change`, `guard` or `advice`.
     pub(crate) kind: &'static str,
@@ -141,7 +142,19 @@ pub(crate) fn json(findings: &[Finding]) -> String {
 pub(crate) fn text(findings: &[Finding], summary: &str) -> String {
     let mut text = String::new();
     for finding in findings {
-        write_text(&mut text, finding);
+        let (style, word) = match finding.kind {
+            ADVICE => (FRAME, "advice"),
+            _ => (ERROR, "error"),
+        };
+        let (message, help) = (printable(&finding.message), printable(&finding.help));
+        let _ = writeln!(text, "{style}{word}{style:#}{BOLD}: {message}{BOLD:#}");
+        for place in &finding.places {
+            let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", printable(&place.text));
+        }
+        for note in &finding.notes {
+            let _ = writeln!(text, "   {FRAME}={FRAME:#} {}", printable(note));
+        }
+        let _ = writeln!(text, "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {help}\n");
     }
     let (style, verdict) = if is_ok(findings) {
         (KEY, "ok")
@@ -166,22 +179,6 @@ fn count(findings: &[Finding]) -> String {
     }
 }
 
-fn write_text(text: &mut String, finding: &Finding) {
-    let (style, word) = match finding.kind {
-        ADVICE => (FRAME, "advice"),
-        _ => (ERROR, "error"),
-    };
-    let (message, help) = (printable(&finding.message), printable(&finding.help));
-    let _ = writeln!(text, "{style}{word}{style:#}{BOLD}: {message}{BOLD:#}");
-    for place in &finding.places {
-        let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", printable(&place.text));
-    }
-    for note in &finding.notes {
-        let _ = writeln!(text, "   {FRAME}={FRAME:#} {}", printable(note));
-    }
-    let _ = writeln!(text, "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {help}\n");
-}
-
 #[cfg(test)]
 mod tests {
     use advisory_pattern::{ClaimRecord, Record};
@@ -199,10 +196,7 @@ mod tests {
         ] {
             let finding = |kind: &&'static str| Finding {
                 kind,
-                message: String::new(),
-                places: Vec::new(),
-                notes: Vec::new(),
-                help: String::new(),
+                ..Finding::default()
             };
             let findings: Vec<Finding> = kinds.iter().map(finding).collect();
             let text = anstream::adapter::strip_str(&text(&findings, "all")).to_string();

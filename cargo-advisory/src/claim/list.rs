@@ -55,15 +55,6 @@ pub(super) struct Arguments {
     answer: LiveAnswer,
 }
 
-struct Count {
-    state: String,
-    worker: Option<String>,
-    rows: i64,
-    oldest: Option<f64>,
-    fewest: Option<i64>,
-    most: Option<i64>,
-}
-
 struct ErrorCount {
     state: String,
     error: String,
@@ -160,23 +151,11 @@ impl Arguments {
         for states in [State::PENDING, &[State::Failed], &[State::Done]] {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(states));
-            let counts = read(client, &counts(table, &rows), &rows.binds, |row| {
-                Ok(Count {
-                    state: row.try_get("state")?,
-                    worker: row.try_get("worker")?,
-                    rows: row.try_get("rows")?,
-                    oldest: row.try_get("oldest")?,
-                    fewest: row.try_get("fewest")?,
-                    most: row.try_get("most")?,
-                })
-            })
-            .await?;
-            match counts {
-                Ok(counts) => queue.add(counts),
-                Err(why) => {
-                    let names = joined(states.iter().map(|state| state.name()), ", ");
-                    queue.unread.push(format!("{names}: {why}"));
-                }
+            let query = counts(table, &rows);
+            let counted = read(client, &query, &rows.binds, |row| queue.add(row)).await?;
+            if let Err(why) = counted {
+                let names = joined(states.iter().map(|state| state.name()), ", ");
+                queue.unread.push(format!("{names}: {why}"));
             }
         }
         if let Some(error) = table.column("error_message") {
@@ -275,24 +254,27 @@ fn one_by_one(table: &Resolved, rows: &Rows) -> String {
 }
 
 impl Queue {
-    fn add(&mut self, counts: Vec<Count>) {
-        for count in counts {
-            let Some(state) = State::of_name(&count.state) else {
-                continue;
-            };
-            let summary = self.states.entry(state).or_default();
-            summary.rows += count.rows;
-            let oldest = [summary.oldest, count.oldest].into_iter().flatten();
-            summary.oldest = oldest.reduce(f64::max);
-            if let (Some(fewest), Some(most)) = (count.fewest, count.most) {
-                let (from, to) = summary.attempts.unwrap_or((fewest, most));
-                summary.attempts = Some((from.min(fewest), to.max(most)));
-            }
-            let is_claimed = matches!(state, State::Running | State::Expired);
-            let worker = count.worker.filter(|it| is_claimed && !it.is_empty());
-            let worker = worker.map(|worker| (worker, count.rows));
-            summary.workers.extend(worker);
+    /// Adds a row of [`counts`].
+    fn add(&mut self, row: &tokio_postgres::Row) -> Result<(), tokio_postgres::Error> {
+        let Some(state) = State::of_name(row.try_get("state")?) else {
+            return Ok(());
+        };
+        let summary = self.states.entry(state).or_default();
+        let rows: i64 = row.try_get("rows")?;
+        summary.rows += rows;
+        let oldest = [summary.oldest, row.try_get("oldest")?]
+            .into_iter()
+            .flatten();
+        summary.oldest = oldest.reduce(f64::max);
+        if let (Some(fewest), Some(most)) = (row.try_get("fewest")?, row.try_get("most")?) {
+            let (from, to) = summary.attempts.unwrap_or((fewest, most));
+            summary.attempts = Some((from.min(fewest), to.max(most)));
         }
+        let is_claimed = matches!(state, State::Running | State::Expired);
+        let worker: Option<String> = row.try_get("worker")?;
+        let worker = worker.filter(|worker| is_claimed && !worker.is_empty());
+        summary.workers.extend(worker.map(|worker| (worker, rows)));
+        Ok(())
     }
 
     fn text(&self, width: Option<usize>) -> String {

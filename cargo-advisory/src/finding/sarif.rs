@@ -37,7 +37,16 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-');
 
 pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
-    let rules: Vec<Value> = rules().map(|(kind, means)| rule(kind, means)).collect();
+    let rules = rules().map(|(kind, means)| {
+        json!({
+            "id": kind,
+            "shortDescription": { "text": means },
+            "fullDescription": { "text": means },
+            "help": { "text": format!("Each finding ends with what to write. {PAGE}") },
+            "helpUri": PAGE,
+            "defaultConfiguration": { "level": level(kind) },
+        })
+    });
     let results: Vec<Value> = findings.iter().map(|found| result(found, root)).collect();
     json::pretty(&json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -47,7 +56,7 @@ pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
                 "name": NAME,
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                "rules": rules,
+                "rules": rules.collect::<Vec<_>>(),
             } },
             "originalUriBaseIds": { "%SRCROOT%": { "description": { "text": "The root of the repository" } } },
             "results": results,
@@ -62,17 +71,6 @@ fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 fn level(kind: &str) -> &'static str {
     if kind == ADVICE { "note" } else { "error" }
-}
-
-fn rule(kind: &str, means: &str) -> Value {
-    json!({
-        "id": kind,
-        "shortDescription": { "text": means },
-        "fullDescription": { "text": means },
-        "help": { "text": format!("Each finding ends with what to write. {PAGE}") },
-        "helpUri": PAGE,
-        "defaultConfiguration": { "level": level(kind) },
-    })
 }
 
 fn result(finding: &Finding, root: &SourceRoot) -> Value {
@@ -129,8 +127,7 @@ mod tests {
             kind,
             message: message.to_owned(),
             places: (0..places).map(place).collect(),
-            notes: Vec::new(),
-            help: String::new(),
+            ..Finding::default()
         }
     }
 

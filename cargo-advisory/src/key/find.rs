@@ -262,7 +262,10 @@ fn values(
     let first = source.split_once(char::is_whitespace).map(|(word, _)| word);
     let is_query = |word: &str| QUERIES.iter().any(|start| word.eq_ignore_ascii_case(start));
     if first.is_some_and(is_query) {
-        return query(source, database_url);
+        let read_only = format!("START TRANSACTION READ ONLY; {source}");
+        let rows = database::query(&database_url.find()?, &read_only)?;
+        let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
+        return Ok(values.collect());
     }
     if let Some(range) = range::read(source)? {
         let written = format!("<{}>", placeholder.name());
@@ -279,13 +282,6 @@ fn values(
     };
     let text = text.map_err(|error| Failure::unread(Path::new(source), error))?;
     Ok(text.lines().map(str::to_owned).collect())
-}
-
-fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>> {
-    let read_only = format!("START TRANSACTION READ ONLY; {query}");
-    let rows = database::query(&database_url.find()?, &read_only)?;
-    let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
-    Ok(values.collect())
 }
 
 /// Renders the pattern with each combination of values. Returns the number of combinations.
