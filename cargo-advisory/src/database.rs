@@ -7,7 +7,7 @@ mod session;
 mod tls;
 
 pub(crate) use address::{DatabaseUrl, find};
-pub(crate) use session::{Connection, Queries, Session, with_timeout};
+pub(crate) use session::{BEGIN_READING, Connection, Queries, Session, read_bounded, with_timeout};
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

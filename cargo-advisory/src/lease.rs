@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use advisory_runtime::lease::{Error, Request, Row, Table};
 use advisory_runtime::monitor::{self, Lease, LeaseSummary, Names};
 use clap::{Args, Subcommand};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use serde_json::json;
 
 use crate::cli::{self, Answer, CODES, Confirmation, LEASE_TABLE};
@@ -177,8 +177,8 @@ impl Leases<'_> {
     /// Finds the lease of a key by its text or by the start of its hash.
     async fn find(&mut self, key: &str) -> Result<Option<Lease>> {
         let (table, names) = (self.table, self.names);
-        let of_text = async |conn: &mut AsyncPgConnection| {
-            monitor::lease(conn, table, names, Request::text(key)).await
+        let of_text = async |session: &mut Session| {
+            monitor::lease(session, table, names, Request::text(key)).await
         };
         if let Some(lease) = lease_table::read(self.session, table, of_text).await?? {
             return Ok(Some(lease));
@@ -188,8 +188,8 @@ impl Leases<'_> {
         if !is_hash || digits.len() < SHORTEST_HASH {
             return Ok(None);
         }
-        let of_hash = async |conn: &mut AsyncPgConnection| {
-            monitor::leases_by_hash(conn, table, names, digits).await
+        let of_hash = async |session: &mut Session| {
+            monitor::leases_by_hash(session, table, names, digits).await
         };
         let mut leases = lease_table::read(self.session, table, of_hash).await??;
         if leases.len() > 1 {
@@ -245,12 +245,12 @@ impl Leases<'_> {
     /// with this transaction, even if a pooler keeps the session.
     async fn free(&mut self, row: &Row) -> Result<bool> {
         let (began, table) = (Instant::now(), self.table);
-        let free = async |conn: &mut AsyncPgConnection| {
-            let bounded = conn.batch_execute("SET LOCAL lock_timeout = '5s'").await;
+        let free = async |session: &mut Session| {
+            let bounded = session.batch_execute("SET LOCAL lock_timeout = '5s'").await;
             bounded.map_err(Error::Database)?;
-            table.free(conn, row).await
+            table.free(session, row).await
         };
-        match with_timeout(self.session.conn().transaction(free)).await? {
+        match with_timeout(self.session.transaction(free)).await? {
             Err(Error::Database(_)) if began.elapsed() >= Duration::from_secs(5) => bail!(
                 "the holder writes under the lease's fence, and its transaction did not end within five seconds. Nothing was done: \
                  repeat this, or end its session"

@@ -2,9 +2,9 @@
 
 use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, LeaseSummary, Names};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::SimpleAsyncConnection;
 
-use crate::database::{Session, with_timeout};
+use crate::database::{Session, read_bounded, with_timeout};
 use crate::failure::Result;
 use crate::guard::literal;
 
@@ -12,17 +12,17 @@ use crate::guard::literal;
 pub(crate) async fn read<T>(
     session: &mut Session,
     table: &Table,
-    read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, Error>,
+    read: impl AsyncFnOnce(&mut Session) -> Result<T, Error>,
 ) -> Result<Result<T, Error>> {
     let name = literal(&table.name());
     let exists = format!("SELECT CAST({name} AS pg_catalog.regclass)");
-    let exists = with_timeout(session.conn().batch_execute(&exists)).await?;
+    let exists = with_timeout(session.batch_execute(&exists)).await?;
     if exists.is_ok() {
-        return session.read_bounded(read).await;
+        return read_bounded(session, read).await;
     }
     // A table that does not exist cannot be locked, and `read` can find the cause of its error only
     // outside of a transaction.
-    with_timeout(read(session.conn())).await
+    with_timeout(read(session)).await
 }
 
 /// Reads at most `most` leases, and counts all.
@@ -32,8 +32,8 @@ pub(crate) async fn summary(
     filter: Option<&str>,
     most: u32,
 ) -> Result<Result<LeaseSummary, Error>> {
-    let summary = async |conn: &mut AsyncPgConnection| {
-        monitor::lease_summary(conn, table, names, filter, most).await
-    };
-    read(session, table, summary).await
+    read(session, table, async |session: &mut Session| {
+        monitor::lease_summary(session, table, names, filter, most).await
+    })
+    .await
 }

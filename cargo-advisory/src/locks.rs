@@ -237,7 +237,7 @@ impl View<'_> {
 
     /// Reads the locks alone.
     async fn locks(&self, session: &mut Session) -> Result<Snapshot> {
-        let mut locks = with_timeout(monitor::locks(session.conn(), &self.names)).await??;
+        let mut locks = with_timeout(monitor::locks(session, &self.names)).await??;
         let pooled = pooled::remove_traces(&mut locks);
         let List {
             older_than, filter, ..

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
-use crate::database::with_timeout;
+use crate::database::{BEGIN_READING, with_timeout};
 use crate::failure::{Failure, Result, bail};
 use crate::migration::claim::CHANNEL;
 
@@ -30,9 +30,8 @@ pub(super) async fn read<R>(
     binds: &[String],
     of: impl FnMut(&Row) -> Result<R, Error>,
 ) -> Result<Result<Vec<R>, String>> {
-    const BEGIN: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
     with_timeout(async {
-        client.batch_execute(BEGIN).await?;
+        client.batch_execute(BEGIN_READING).await?;
         let rows = client.query_typed(&qualify(query), &typed(binds)).await;
         let rows = rows.and_then(|rows| rows.iter().map(of).collect());
         // A connection that is lost has been reported by the query.

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::monitor::{self, ClaimTable, ClaimTables, ClaimedRow};
-use diesel_async::AsyncPgConnection;
 
-use crate::database::{Session, with_timeout};
+use crate::database::{Session, read_bounded, with_timeout};
 use crate::failure::{Failure, Result};
 use crate::text::{one_line, plural};
 
@@ -104,8 +103,8 @@ impl Claims {
 
     async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<()> {
         let name = table.name().to_owned();
-        let read = async |conn: &mut AsyncPgConnection| monitor::claimed_rows(conn, table).await;
-        match session.read_bounded(read).await? {
+        let read = async |session: &mut Session| monitor::claimed_rows(session, table).await;
+        match read_bounded(session, read).await? {
             Ok(rows) => self
                 .rows
                 .extend(rows.into_iter().map(|row| (name.clone(), row))),
@@ -120,7 +119,7 @@ impl Claims {
 }
 
 async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables> {
-    Ok(with_timeout(monitor::claim_tables(session.conn(), claim)).await??)
+    Ok(with_timeout(monitor::claim_tables(session, claim)).await??)
 }
 
 /// Adds a table. Two types of row can have one table.

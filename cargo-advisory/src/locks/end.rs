@@ -90,9 +90,9 @@ impl Action {
             return Ok(false);
         }
         let signal = if is_cancel {
-            with_timeout(monitor::cancel(session.conn(), backend)).await?
+            with_timeout(monitor::cancel(session, backend)).await?
         } else {
-            with_timeout(monitor::terminate(session.conn(), backend)).await?
+            with_timeout(monitor::terminate(session, backend)).await?
         };
         let (is_done, said) = outcome(pid, is_cancel, signal?, &locks.role);
         screen::note(&said);
