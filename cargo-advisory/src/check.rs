@@ -75,10 +75,13 @@ impl Arguments {
         let inventory = self.artifacts.inventory_to_check()?;
         let mut findings = collisions::find(&inventory, &self.with)?;
         if let Some(file) = &self.against {
-            let old = json::read_file(file)?;
-            let allowed = &self.allow_key_change;
-            findings.extend(key_changes::find(&inventory, &old, file, allowed));
-            findings.extend(claim_changes::find(&inventory, &old, file, allowed));
+            let release = key_changes::Release {
+                old: &json::read_file(file)?,
+                from: file,
+                allowed: &self.allow_key_change,
+            };
+            findings.extend(key_changes::find(&inventory, &release));
+            findings.extend(claim_changes::find(&inventory, &release));
         }
         for file in &self.registry {
             findings.extend(registry::compare(&inventory, file, self.keys)?);

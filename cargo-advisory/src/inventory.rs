@@ -181,18 +181,21 @@ pub(crate) fn line_of(file: &str, line: u32) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use advisory_pattern::{Derivation, Record};
 
     use super::keys;
 
-    fn record(scope: &str, key: &str) -> Record {
+    /// A lock site, of which a test changes what it is about.
+    pub(crate) fn record(scope: &str, key: &str) -> Record {
         Record {
-            kind: "struct".to_owned(),
+            kind: "fn".to_owned(),
             scope: scope.to_owned(),
+            mode: "exclusive".to_owned(),
             derivation: "sha256".to_owned(),
             module: "bank".to_owned(),
-            function: "Close".to_owned(),
+            function: "close".to_owned(),
+            written: vec![key.to_owned()],
             keys: vec![key.to_owned()],
             ..Record::default()
         }

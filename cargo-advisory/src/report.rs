@@ -67,15 +67,17 @@ impl Arguments {
         let findings = collisions::find(&inventory, &self.with)?;
         let changes = match &self.against {
             Some(file) => {
-                let old = json::read_file(file)?;
-                let mut keys = key_changes::find(&inventory, &old, file, &[]);
-                keys.extend(claim_changes::find(&inventory, &old, file, &[]));
+                let old = &json::read_file(file)?;
+                let (from, allowed) = (&**file, &[][..]);
+                let release = key_changes::Release { old, from, allowed };
+                let mut keys = key_changes::find(&inventory, &release);
+                keys.extend(claim_changes::find(&inventory, &release));
                 // Advice about what cannot be compared is for `check`.
                 keys.retain(|finding| finding.kind != finding::ADVICE);
                 Some(Changes {
                     file: file.display().to_string(),
                     keys,
-                    sites: registry::compare_sites(&inventory, &old, file),
+                    sites: registry::compare_sites(&inventory, old, file),
                 })
             }
             None => None,

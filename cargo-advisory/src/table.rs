@@ -96,22 +96,20 @@ pub(crate) fn columns(claim: &ClaimRecord) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::display_width;
+    use crate::inventory::tests::record;
     use advisory_pattern::Record;
 
     fn site() -> Record {
+        let key = "pattern <tenant_id: text>:balance:<booking_id: text>";
         Record {
-            kind: "fn".to_owned(),
             name: Some("balance".to_owned()),
             written: vec!["<tenant_id>:balance:<booking_id>".to_owned()],
-            keys: vec!["pattern <tenant_id: text>:balance:<booking_id: text>".to_owned()],
             derivation: "fnv1a32".to_owned(),
-            scope: "xact".to_owned(),
-            mode: "exclusive".to_owned(),
             module: "booking_service::booking_repository".to_owned(),
             function: "pay_balance".to_owned(),
             file: "src/booking_repository.rs".to_owned(),
             line: 23,
-            ..Record::default()
+            ..record("xact", key)
         }
     }
 

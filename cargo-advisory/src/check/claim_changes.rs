@@ -1,9 +1,8 @@
 //! Compares the claims of two releases, with what goes wrong while workers of both run.
 
-use std::path::Path;
-
 use advisory_pattern::ClaimRecord;
 
+use super::key_changes::Release;
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, claim_path};
 use crate::text::joined;
@@ -21,12 +20,8 @@ per: each limits the rows that run by its own column, so more of them run than t
 /// Finds claims that differ from the previous release in a way that matters while both run. `ttl`
 /// and `renew` are written into each row, `max_attempts` is that of the release that ends the
 /// attempt, and only people read the column of the error.
-pub(crate) fn find(
-    inventory: &Inventory,
-    old: &Inventory,
-    from: &Path,
-    allowed: &[String],
-) -> Vec<Finding> {
+pub(crate) fn find(inventory: &Inventory, release: &Release<'_>) -> Vec<Finding> {
+    let Release { old, from, allowed } = *release;
     let mut findings = Vec::new();
     for before in &old.claims {
         // The type of a row can be renamed, and its table, but hardly both at once.

@@ -54,22 +54,15 @@ mod tests {
 
     use super::find;
     use crate::inventory::Inventory;
+    use crate::inventory::tests::record;
 
     /// There is one finding for all of them.
     #[test]
     fn a_third_site_of_one_number_is_counted() {
         let site = |krate: &str| Record {
-            kind: "fn".to_owned(),
-            written: vec!["7".to_owned()],
-            keys: vec!["number 7".to_owned()],
-            derivation: "sha256".to_owned(),
-            scope: "xact".to_owned(),
-            mode: "exclusive".to_owned(),
             module: krate.to_owned(),
-            function: "close".to_owned(),
             krate: krate.to_owned(),
-            version: "1.0.0".to_owned(),
-            ..Record::default()
+            ..record("xact", "number 7")
         };
         for (crates, more) in [
             (&["bank", "shop"][..], None),

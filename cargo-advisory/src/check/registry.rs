@@ -194,18 +194,14 @@ mod tests {
     use super::{compare_claims, compare_sites, without_line_number};
     use crate::finding::Finding;
     use crate::inventory::Inventory;
+    use crate::inventory::tests::record;
 
     fn site(line: u32, version: &str, mode: &str) -> Record {
         Record {
-            kind: "fn".to_owned(),
-            scope: "xact".to_owned(),
             mode: mode.to_owned(),
-            keys: vec!["number 7".to_owned()],
-            module: "bank".to_owned(),
-            function: "close".to_owned(),
             line,
             version: version.to_owned(),
-            ..Record::default()
+            ..record("xact", "number 7")
         }
     }
 
