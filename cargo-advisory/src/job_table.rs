@@ -62,12 +62,9 @@ impl ClaimColumns {
 
     /// The first option that is given. It would have no effect on the claims of an inventory.
     pub(crate) fn given(&self) -> Option<String> {
-        let others = [("key", &self.key), ("order", &self.order)].into_iter();
-        let columns = self
-            .columns()
-            .into_iter()
-            .map(|(name, value, _)| (name, value));
-        let (name, _) = others.chain(columns).find(|(_, value)| value.is_some())?;
+        let others = [("key", &self.key, None), ("order", &self.order, None)];
+        let mut all = others.into_iter().chain(self.columns());
+        let (name, ..) = all.find(|(_, value, _)| value.is_some())?;
         Some(format!("--{}", name.replace('_', "-")))
     }
 

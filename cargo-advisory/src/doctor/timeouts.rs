@@ -70,11 +70,9 @@ fn lock_timeout(facts: &Facts) -> Diagnosis {
 
 /// The `lock_timeout` that each advice uses, which is shorter than `statement_timeout`.
 fn best_lock_timeout(facts: &Facts) -> String {
-    let half = facts.time("statement_timeout") / 2;
-    let best = if half.is_zero() {
-        LOCK_TIMEOUT
-    } else {
-        LOCK_TIMEOUT.min(half)
+    let best = match facts.time("statement_timeout") / 2 {
+        Duration::ZERO => LOCK_TIMEOUT,
+        half => LOCK_TIMEOUT.min(half),
     };
     format!("'{}'", exact(best.max(Duration::from_millis(1))))
 }

@@ -14,7 +14,7 @@ use crate::display_width::cut;
 use crate::duration::short;
 use crate::text::{joined, one_line};
 
-pub(super) const LONGEST_QUERY: usize = 60;
+const LONGEST_QUERY: usize = 60;
 
 const FOREVER: &str = "forever";
 // The states of leases.

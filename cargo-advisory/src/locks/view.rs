@@ -8,8 +8,7 @@ use advisory_runtime::monitor::{Lease, LeaseSummary, Lock, Name};
 
 use super::Snapshot;
 use super::cells::{
-    BACKEND, DONE, EXPIRED, HELD, LABEL, LONGEST_QUERY, OVERDUE, QUERY, RUNNING, TRANSACTION,
-    claim, lease, row,
+    BACKEND, DONE, EXPIRED, HELD, LABEL, OVERDUE, QUERY, RUNNING, TRANSACTION, claim, lease, row,
 };
 use super::{age, causes, renewal, tree};
 use crate::columns::Columns;
@@ -177,16 +176,13 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
 /// the table show their queries. `None` if the screen is too narrow for that.
 fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>> {
     let mut rows = rows.to_vec();
-    let fits = |rows: &[[String; 7]]| width.is_none_or(|width| LOCKS.width(rows) <= width);
     for dropped in [None, Some(TRANSACTION), Some(QUERY)] {
         if let Some(column) = dropped {
             for row in &mut rows {
                 row[column].clear();
             }
         }
-        let cut = |most: usize| shortened(&rows, QUERY, most);
-        let mut cuts = (SHORTEST..=LONGEST_QUERY).rev().map(cut);
-        if let Some(fitting) = cuts.find(|rows| fits(rows)) {
+        if let Some(fitting) = narrowed(&LOCKS, &rows, width, &[(QUERY, SHORTEST)]) {
             return Some(fitting);
         }
     }
@@ -232,18 +228,12 @@ fn narrowed<const N: usize>(
         let mut most = widths.max().unwrap_or_default();
         while !fits(&rows) && most > *shortest {
             most -= 1;
-            rows = shortened(&rows, *column, most);
+            for row in &mut rows {
+                row[*column] = cut(&row[*column], most);
+            }
         }
     }
     fits(&rows).then_some(rows)
-}
-
-fn shortened<const N: usize>(rows: &[[String; N]], column: usize, most: usize) -> Vec<[String; N]> {
-    let mut rows = rows.to_vec();
-    for row in &mut rows {
-        row[column] = cut(&row[column], most);
-    }
-    rows
 }
 
 fn totals(snapshot: &Snapshot) -> String {

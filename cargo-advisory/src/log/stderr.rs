@@ -37,8 +37,9 @@ enum Part {
 
 impl Reader {
     pub(super) fn line(&mut self, line: &str) -> Option<Record> {
-        let Some((prefix, tag, text)) = split(line) else {
-            if let Some((prefix, tag)) = foreign(line) {
+        let is_continued = line.starts_with('\t');
+        let Some((prefix, tag, text)) = split(line).filter(|_| !is_continued) else {
+            if let Some((prefix, tag)) = foreign(line).filter(|_| !is_continued) {
                 self.part = Part::Other;
                 return self.record.replace(Record {
                     foreign_tag: Some(tag.to_owned()),
@@ -99,9 +100,6 @@ fn without_code(text: &str) -> &str {
 
 /// The prefix, the tag and the text of a line that has a tag.
 fn split(line: &str) -> Option<(&str, &str, &str)> {
-    if line.starts_with('\t') {
-        return None;
-    }
     line.match_indices(":  ").find_map(|(at, colon)| {
         let start = line[..at].rfind(|c: char| !c.is_ascii_alphanumeric());
         let start = start.map_or(0, |before| before + 1);
@@ -115,9 +113,6 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
 /// The prefix and the tag of a line with a tag in another language: `FEHLER`, `ОШИБКА`, `文`. A
 /// prefix has a time, and no tag has a lower-case letter.
 fn foreign(line: &str) -> Option<(&str, &str)> {
-    if line.starts_with('\t') {
-        return None;
-    }
     let (before, _) = line.split_once(":  ")?;
     let before = before.trim_end();
     let start = before.rfind(|c: char| !c.is_alphabetic()).map_or(0, |at| {
