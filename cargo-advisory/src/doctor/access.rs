@@ -74,13 +74,10 @@ pub(super) async fn lease_table(
         (Level::Advice, "none")
     };
     let message = format!("role `{role}` has {some} of the rights on `{name}` that leases need");
-    Ok(Diagnosis::new(title, level, message)
-        .fix(format!(
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"
-        ))
-        .fix(format!(
-            "GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"
-        )))
+    Ok(Diagnosis::new(title, level, message).fixes([
+        format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"),
+        format!("GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"),
+    ]))
 }
 
 /// A query for the columns of the table, four rights on it, the cache of the sequence, and a right
@@ -102,12 +99,10 @@ fn question(name: &str) -> String {
 pub(super) fn live_view(facts: &Facts) -> Diagnosis {
     let (name, role) = ("live_view", &facts.role);
     if facts.sees_all {
-        return Diagnosis::fine(
-            name,
-            format!(
-                "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
-            ),
+        let message = format!(
+            "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
         );
+        return Diagnosis::fine(name, message);
     }
     let message = format!(
         "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries"
@@ -198,12 +193,10 @@ pub(super) async fn idle_sessions(
         return Ok(unseen);
     }
     let bound = short(bound);
-    Ok(Diagnosis::fine(
-        name,
-        format!(
-            "no session that holds an advisory lock has been idle in a transaction for {bound}"
-        ),
-    ))
+    let message = format!(
+        "no session that holds an advisory lock has been idle in a transaction for {bound}"
+    );
+    Ok(Diagnosis::fine(name, message))
 }
 
 /// Idle sessions that hold advisory locks and belong to a pooler in transaction mode. They are

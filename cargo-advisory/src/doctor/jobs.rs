@@ -52,20 +52,8 @@ struct Index {
     condition: String,
 }
 
-/// The problems of the tables.
-struct Problems {
-    level: Level,
-    said: Vec<String>,
-    fix: Vec<String>,
-}
-
-impl Problems {
-    fn add(&mut self, level: Level, what: String, statement: Option<String>) {
-        self.level = self.level.min(level);
-        self.said.push(what);
-        self.fix.extend(statement);
-    }
-}
+/// What is wrong with a table, and the statement that corrects it.
+type Problem = (Level, String, Option<String>);
 
 /// Checks that the job tables have the columns and indexes that the program's claims need.
 pub(super) async fn job_tables(
@@ -75,17 +63,13 @@ pub(super) async fn job_tables(
     unseen: Option<&String>,
 ) -> Result<Diagnosis> {
     let name = "job_tables";
-    let mut problems = Problems {
-        level: Level::Fine,
-        said: Vec::new(),
-        fix: Vec::new(),
-    };
+    let mut problems: Vec<Problem> = Vec::new();
     for table in tables {
         let label = table.label();
         let columns = columns(client, table).await?;
         if columns.is_empty() {
             let what = format!("there is no table `{label}`, or this role may not see it");
-            problems.add(Level::Problem, what, None);
+            problems.push((Level::Problem, what, None));
             continue;
         }
         check_columns(table, &columns, &mut problems);
@@ -94,32 +78,33 @@ pub(super) async fn job_tables(
         {
             let what = format!("`{label}` is {}, which refuses every claim", managed.kind);
             let statements = (!managed.fix.is_empty()).then(|| managed.fix.join(" "));
-            problems.add(Level::Problem, what, statements);
+            problems.push((Level::Problem, what, statements));
         }
         check_indexes(table, &indexes_of(client, table).await?, &mut problems);
     }
-    let Problems { level, said, fix } = problems;
-    if !said.is_empty() {
-        return Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix));
+    if let Some(level) = problems.iter().map(|(level, ..)| *level).min() {
+        let message = joined(problems.iter().map(|(_, what, _)| what), "; ");
+        let fix = problems.into_iter().filter_map(|(.., fix)| fix);
+        return Ok(Diagnosis::new(name, level, message).fixes(fix));
     }
     let names = in_backticks(tables.iter().map(JobTable::label));
     Ok(match unseen {
         Some(why) => Diagnosis::new(name, Level::Unknown, format!("not looked at: {why}")),
         None if tables.is_empty() => Diagnosis::fine(name, "no table has the columns of a claim"),
-        None => Diagnosis::fine(
-            name,
-            format!("{names}: claims find their columns and their indexes"),
-        ),
+        None => {
+            let message = format!("{names}: claims find their columns and their indexes");
+            Diagnosis::fine(name, message)
+        }
     })
 }
 
-fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Problems) {
+fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Vec<Problem>) {
     let label = table.label();
     for (argument, column) in &table.claim.columns {
         let Some(found) = columns.iter().find(|found| found.name == *column) else {
             let column = one_line(column);
             let what = format!("`{label}` lacks the column `{column}`, so every claim fails");
-            problems.add(Level::Problem, what, None);
+            problems.push((Level::Problem, what, None));
             continue;
         };
         let Some(longest) = found.longest else {
@@ -147,11 +132,11 @@ fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Problems) 
         let (name, quoted) = (table.quoted(), quoted(&found.name));
         let statement = format!("ALTER TABLE {name} ALTER COLUMN {quoted} TYPE text;");
         let what = format!("`{column}` of `{label}` is {sql_type}{what}");
-        problems.add(level, what, Some(statement));
+        problems.push((level, what, Some(statement)));
     }
 }
 
-fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
+fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Vec<Problem>) {
     let label = table.label();
     let needed = indexes(table);
     for (name, definition) in &needed {
@@ -183,7 +168,7 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
         };
         let (name, on) = (quoted(name), table.quoted());
         let statement = format!("CREATE INDEX CONCURRENTLY {name} ON {on} {definition};");
-        problems.add(Level::Advice, what, Some(statement));
+        problems.push((Level::Advice, what, Some(statement)));
     }
     for index in there {
         let is_needed = needed.iter().any(|(name, _)| *name == index.name);
@@ -197,7 +182,7 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
                 one_line(&index.name)
             );
             let statement = format!("DROP INDEX CONCURRENTLY {};", table.qualified(&index.name));
-            problems.add(Level::Advice, what, Some(statement));
+            problems.push((Level::Advice, what, Some(statement)));
         }
     }
 }
@@ -258,14 +243,12 @@ pub(super) async fn time_zone(
         let message = format!("the default of {local} writes the time of the session, {when}");
         return Ok(Diagnosis::new(name, level, message).fixes(fix));
     }
-    Ok(Diagnosis::fine(
-        name,
-        match (count, unseen) {
-            (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
-            (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
-            _ => format!("`{zone}`: times without a zone are written and read in UTC"),
-        },
-    ))
+    let message = match (count, unseen) {
+        (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
+        (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
+        _ => format!("`{zone}`: times without a zone are written and read in UTC"),
+    };
+    Ok(Diagnosis::fine(name, message))
 }
 
 async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>> {

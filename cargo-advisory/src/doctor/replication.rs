@@ -50,10 +50,8 @@ pub(super) async fn judge(client: &Client) -> Result<Diagnosis> {
         Diagnosis::new(name, Level::Advice, message)
             .fix("Write these tables, and take their locks and leases, on the server that publishes them.")
     } else {
-        Diagnosis::fine(
-            name,
-            "this database has no enabled subscription of PostgreSQL's own",
-        )
+        let message = "this database has no enabled subscription of PostgreSQL's own";
+        Diagnosis::fine(name, message)
     })
 }
 

@@ -57,11 +57,9 @@ pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Diagnosis> {
         let message = "this role does not see the snapshots of other roles' sessions";
         return Ok(Diagnosis::new(name, Level::Unknown, message).fix(grant_monitor(facts)));
     }
-    Ok(Diagnosis::fine(
-        name,
-        format!(
-            "no transaction of this database is older than {}; replication slots and standbys were not looked at",
-            short(LONGEST)
-        ),
-    ))
+    let message = format!(
+        "no transaction of this database is older than {}; replication slots and standbys were not looked at",
+        short(LONGEST)
+    );
+    Ok(Diagnosis::fine(name, message))
 }
