@@ -150,6 +150,15 @@ pub(crate) fn is_lease(site: &Record) -> bool {
     site.key_space() == Ok(KeySpace::Lease)
 }
 
+/// `xact`, or `session shared`; `None` for a lock that is declared, and held where it is used.
+pub(crate) fn scope_and_mode(site: &Record) -> Option<String> {
+    match (site.scope.as_str(), site.mode.as_str()) {
+        ("none", _) => None,
+        (scope, "exclusive") => Some(scope.to_owned()),
+        (scope, mode) => Some(format!("{scope} {mode}")),
+    }
+}
+
 /// `bookings::slot::create`
 pub(crate) fn path(site: &Record) -> String {
     match site.kind.as_str() {

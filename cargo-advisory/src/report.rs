@@ -19,7 +19,7 @@ use crate::check::{claim_changes, collisions, key_changes, registry};
 use crate::cli::Output;
 use crate::failure::Result;
 use crate::finding::{self, Finding};
-use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
+use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path, scope_and_mode};
 use crate::selection::Artifacts;
 use crate::text::{joined, plural};
 use crate::{graph, json, table};
@@ -241,14 +241,18 @@ impl Lock<'_> {
 
     /// The values of its sites, each once. The sites of one lock can differ.
     fn values(&self, of: impl Fn(&Record) -> Option<String>) -> Option<String> {
-        let mut values: Vec<String> = Vec::new();
-        for value in self.sites.iter().filter_map(|site| of(site)) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        (!values.is_empty()).then(|| values.join(", "))
+        each_once(self.sites.iter().filter_map(|site| of(site)))
     }
+}
+
+fn each_once(values: impl Iterator<Item = String>) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
@@ -260,14 +264,6 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
     let sites = lock.sites.iter();
     let keys = sites.flat_map(|site| keys(site));
     let written: BTreeSet<&str> = keys.map(|key| key.written).collect();
-    let held = |site: &Record| {
-        let held = match (site.scope.as_str(), site.mode.as_str()) {
-            ("none", _) => return None,
-            (scope, "exclusive") => scope.to_owned(),
-            (scope, mode) => format!("{scope} {mode}"),
-        };
-        Some(escaped(&held))
-    };
     let optional =
         |of: fn(&Record) -> Option<String>| lock.values(|site| of(site).map(|value| code(&value)));
     let guards = |site: &Record| {
@@ -275,9 +271,8 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
         (!guards.is_empty()).then_some(guards)
     };
     let needed = |site: &Record| site.allow_redundant.as_deref().map(escaped);
-    let held = lock
-        .values(held)
-        .unwrap_or_else(|| "where it is used".to_owned());
+    let held = lock.values(|site| scope_and_mode(site).map(|held| escaped(&held)));
+    let held = held.unwrap_or_else(|| "where it is used".to_owned());
     let facts = [
         ("key", Some(joined(written.into_iter().map(code), ", "))),
         ("held", Some(held)),
@@ -317,19 +312,15 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
 
 /// The derivation of the numbers of a site's keys, or the storage of a lease's key.
 fn number(site: &Record, is_lease: bool) -> Option<String> {
-    let mut all: Vec<String> = Vec::new();
-    for key in keys(site).iter().filter(|key| key.is_lease == is_lease) {
-        let way = match &key.known {
-            None => "known at run time".to_owned(),
-            Some(_) if is_lease => "a row, found by the text of its key".to_owned(),
-            Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed".to_owned(),
-            Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => site.derivation.clone(),
-        };
-        if !all.contains(&way) {
-            all.push(way);
-        }
-    }
-    (!all.is_empty()).then(|| escaped(&all.join(", ")))
+    let keys = keys(site);
+    let keys = keys.iter().filter(|key| key.is_lease == is_lease);
+    let ways = keys.map(|key| match &key.known {
+        None => "known at run time".to_owned(),
+        Some(_) if is_lease => "a row, found by the text of its key".to_owned(),
+        Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed".to_owned(),
+        Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => site.derivation.clone(),
+    });
+    each_once(ways).map(|ways| escaped(&ways))
 }
 
 fn fact(text: &mut String, name: &str, value: &str) {

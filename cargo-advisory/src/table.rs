@@ -5,7 +5,7 @@ use std::fmt::Write;
 use advisory_pattern::{ClaimRecord, LockedKey};
 
 use crate::columns::Columns;
-use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
+use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path, scope_and_mode};
 use crate::screen::{DIM, KEY, PLAIN};
 use crate::text::printable;
 
@@ -42,15 +42,10 @@ fn rows(inventory: &Inventory) -> Vec<[String; 6]> {
                 Some(LockedKey::Pattern(_)) if key.is_lease => "text",
                 Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => &site.derivation,
             };
-            let scope = match (site.scope.as_str(), site.mode.as_str()) {
-                ("none", _) => "where used".to_owned(),
-                (scope, "exclusive") => scope.to_owned(),
-                (scope, mode) => format!("{scope} {mode}"),
-            };
-            let scope = match site.guards.as_slice() {
-                [] => scope,
-                tables => format!("{scope}, guards {}", tables.join(", ")),
-            };
+            let mut scope = scope_and_mode(site).unwrap_or_else(|| "where used".to_owned());
+            if !site.guards.is_empty() {
+                let _ = write!(scope, ", guards {}", site.guards.join(", "));
+            }
             let row = [
                 key.written.to_owned(),
                 site.name.clone().unwrap_or_default(),
