@@ -1,6 +1,6 @@
 //! `cargo advisory build`: an inventory next to each artifact.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -25,7 +25,9 @@ impl Arguments {
     /// Returns `true` if no two locks can collide.
     pub(crate) fn run(&self) -> Result<bool> {
         let files = self.selection.build()?;
-        for file in files.iter().filter(|file| is_final(file)) {
+        let is_final =
+            |file: &&PathBuf| file.parent().and_then(Path::file_name) != Some("deps".as_ref());
+        for file in files.iter().filter(is_final) {
             let inventory = artifact::read(std::slice::from_ref(file), false)?;
             let beside = file.with_added_extension("advisory.json");
             screen::write(Some(&beside), &json::write(&inventory))?;
@@ -41,8 +43,4 @@ impl Arguments {
         }
         Ok(findings.is_empty())
     }
-}
-
-fn is_final(file: &Path) -> bool {
-    file.parent().and_then(Path::file_name) != Some("deps".as_ref())
 }

@@ -139,11 +139,16 @@ impl JobTable {
             }
         }
         match table.filter(|_| tables.is_empty()) {
-            Some(table) => bail!(
-                "the program claims no rows of `{}`: it claims {}",
-                one_line(table),
-                names_of(claims)
-            ),
+            Some(table) => {
+                let mut names: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
+                names.dedup();
+                let names = match in_backticks(names) {
+                    none if none.is_empty() => "none".to_owned(),
+                    names => names,
+                };
+                let table = one_line(table);
+                bail!("the program claims no rows of `{table}`: it claims {names}")
+            }
             None if tables.is_empty() => {
                 bail!("the program claims no rows: name a table, `--table mail`")
             }
@@ -196,16 +201,6 @@ pub(crate) fn quoted(name: &str) -> String {
 fn names(columns: &str) -> Vec<String> {
     let columns = columns.split(',').map(|column| column.trim().to_owned());
     columns.filter(|column| !column.is_empty()).collect()
-}
-
-fn names_of(claims: &[ClaimRecord]) -> String {
-    let mut names: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
-    names.dedup();
-    if names.is_empty() {
-        "none".to_owned()
-    } else {
-        in_backticks(names)
-    }
 }
 
 fn direction(part: &str) -> Result<(String, String)> {

@@ -58,6 +58,10 @@ pub(crate) fn site(site: &Record) -> Value {
     let first = keys.first();
     // Neither a number nor a lease's text has a derivation.
     let is_derived = !is_lease(site) && keys.iter().any(|key| pattern(key).is_some());
+    let permits = site.permits.as_ref().map(|permits| match permits {
+        Permits::Number(number) => json!(number),
+        Permits::Expression(expression) => json!(expression),
+    });
     json!({
         "name": site.name,
         "pattern": first.and_then(pattern),
@@ -68,7 +72,7 @@ pub(crate) fn site(site: &Record) -> Value {
         "mode": site.mode,
         "wait": site.wait,
         "poll": site.poll,
-        "permits": site.permits.as_ref().map(permits_value),
+        "permits": permits,
         "max_hold": site.max_hold,
         "isolation": site.isolation,
         "ttl": site.ttl,
@@ -177,13 +181,6 @@ fn parsed(text: &str) -> Result<Inventory, String> {
         inventory.claims.push(claim);
     }
     Ok(inventory.sorted())
-}
-
-fn permits_value(permits: &Permits) -> Value {
-    match permits {
-        Permits::Number(number) => json!(number),
-        Permits::Expression(expression) => json!(expression),
-    }
 }
 
 fn line_number(object: &Map<String, Value>) -> Result<u32, &'static str> {

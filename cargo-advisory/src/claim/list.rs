@@ -164,19 +164,19 @@ impl Arguments {
                 "{error} IS NOT NULL AND {} <> 'done'",
                 table.state()
             ));
-            let errors = read(client, &errors(table, &error, &rows), &rows.binds, |row| {
-                Ok(ErrorCount {
+            let query = errors(table, &error, &rows);
+            let counted = read(client, &query, &rows.binds, |row| {
+                queue.errors.push(ErrorCount {
                     state: row.try_get("state")?,
                     error: row.try_get("error")?,
                     rows: row.try_get("rows")?,
                     first: row.try_get("first")?,
                     last: row.try_get("last")?,
-                })
-            })
-            .await?;
-            match errors {
-                Ok(errors) => queue.errors = errors,
-                Err(why) => queue.unread.push(format!("errors: {why}")),
+                });
+                Ok(())
+            });
+            if let Err(why) = counted.await? {
+                queue.unread.push(format!("errors: {why}"));
             }
         }
         if let Some(state) = self.state {

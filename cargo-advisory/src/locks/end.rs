@@ -62,7 +62,14 @@ impl Action {
             return Ok(false);
         };
         screen::note(&description(locks, backend));
-        if is_cancel && !may_run(&backend.activity) {
+        let is_idle = match &backend.activity {
+            Activity::Visible { state, .. } => matches!(
+                state,
+                State::Idle | State::IdleInTransaction | State::IdleInFailedTransaction
+            ),
+            _ => false,
+        };
+        if is_cancel && is_idle {
             screen::note(&format!(
                 "{pid} runs no statement, so there is nothing to cancel. `terminate {pid}` ends its session.\n"
             ));
@@ -97,16 +104,6 @@ impl Action {
         let (is_done, said) = outcome(pid, is_cancel, signal?, &locks.role);
         screen::note(&said);
         Ok(is_done)
-    }
-}
-
-fn may_run(activity: &Activity) -> bool {
-    match activity {
-        Activity::Visible { state, .. } => !matches!(
-            state,
-            State::Idle | State::IdleInTransaction | State::IdleInFailedTransaction
-        ),
-        _ => true,
     }
 }
 
