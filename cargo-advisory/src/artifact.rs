@@ -64,7 +64,7 @@ fn read_one(path: &Path) -> Result<Inventory> {
 fn records(bytes: &[u8]) -> Result<Inventory, ReadError> {
     let mut found = Inventory::default();
     let is_compiled = COMPILED.iter().any(|start| bytes.starts_with(start));
-    if is_compiled || !sections(bytes, 0, &mut found)? {
+    if is_compiled || !sections(bytes, &mut found)? {
         scan(bytes, &mut found)?;
     }
     for site in &found.sites {
@@ -75,18 +75,13 @@ fn records(bytes: &[u8]) -> Result<Inventory, ReadError> {
 
 /// Reads the sections of records. Returns `true` if the file has sections, so that no records are
 /// outside of them.
-fn sections(bytes: &[u8], depth: u8, found: &mut Inventory) -> Result<bool, ReadError> {
+fn sections(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
     let unknown = "not a program, library or object file (ELF, Mach-O, PE or an archive of them)";
     let kind = FileKind::parse(bytes).map_err(|_| ReadError::Format(unknown.to_owned()))?;
     match kind {
-        // Compilers put no archive into an archive.
-        FileKind::Archive if depth == 0 => members(bytes, found),
-        FileKind::MachOFat32 if depth == 0 => {
-            slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found)
-        }
-        FileKind::MachOFat64 if depth == 0 => {
-            slices(bytes, MachOFatFile64::parse(bytes)?.arches(), found)
-        }
+        FileKind::Archive => members(bytes, found),
+        FileKind::MachOFat32 => slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found),
+        FileKind::MachOFat64 => slices(bytes, MachOFatFile64::parse(bytes)?.arches(), found),
         _ => object(bytes, found),
     }
 }
@@ -107,7 +102,8 @@ fn members(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
     let mut is_complete = true;
     for member in ArchiveFile::parse(bytes)?.members() {
         let data = member?.data(bytes)?;
-        is_complete &= match sections(data, 1, found) {
+        // Compilers put no archive into an archive.
+        is_complete &= match object(data, found) {
             Err(ReadError::Record(error)) => return Err(error.into()),
             // Bitcode, or a file that is not a program.
             result => result.unwrap_or(false),

@@ -295,10 +295,8 @@ mod tests {
             LockedKey::IntPattern(..) => Derivation::Hashtext,
             _ => Derivation::Sha256,
         };
-        let columns = columns
-            .iter()
-            .map(|(name, column)| [*name, *column].map(str::to_owned));
-        let columns = columns.map(|[name, column]| (name, column)).collect();
+        let owned = |(name, column): &(&str, &str)| ((*name).to_owned(), (*column).to_owned());
+        let columns = columns.iter().map(owned).collect();
         let table = Table::parse("seats").unwrap();
         Guard::new("seat".to_owned(), key(encoded), derivation, table, columns)
     }

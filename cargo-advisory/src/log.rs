@@ -142,10 +142,8 @@ async fn follow(sources: &mut [Source], waits: &mut Waits, format: Format) -> Re
         if !text.is_empty() && !screen::print(&text)? || sources.iter().all(Source::is_over) {
             return Ok(true);
         }
-        if database::unless(ended.as_mut(), ticks.tick())
-            .await
-            .is_none()
-        {
+        let tick = database::unless(ended.as_mut(), ticks.tick()).await;
+        if tick.is_none() {
             return Ok(true);
         }
     }

@@ -223,10 +223,7 @@ impl Prune {
 async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize> {
     let (name, condition) = (table.table.quoted(), rows.sql());
     let query = format!("SELECT count(*) AS rows FROM {name} WHERE {condition}");
-    let counted = read(client, &query, &rows.binds, |row| {
-        row.try_get::<_, i64>("rows")
-    })
-    .await?;
+    let counted = read(client, &query, &rows.binds, |row| row.try_get::<_, i64>(0)).await?;
     let counted = counted
         .map_err(|why| Failure::Input(format!("cannot count the rows: {}", one_line(&why))))?;
     Ok(usize::try_from(counted.iter().sum::<i64>()).unwrap_or_default())

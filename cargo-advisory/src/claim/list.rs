@@ -97,9 +97,8 @@ impl Arguments {
     }
 
     pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool> {
-        self.answer
-            .output
-            .write(&self.read(client, tables).await?)?;
+        let text = self.read(client, tables).await?;
+        self.answer.output.write(&text)?;
         Ok(true)
     }
 
@@ -160,10 +159,8 @@ impl Arguments {
         }
         if let Some(error) = table.column("error_message") {
             let mut rows = Rows::of(table, &self.filters)?;
-            rows.add(format!(
-                "{error} IS NOT NULL AND {} <> 'done'",
-                table.state()
-            ));
+            let state = table.state();
+            rows.add(format!("{error} IS NOT NULL AND {state} <> 'done'"));
             let query = errors(table, &error, &rows);
             let counted = read(client, &query, &rows.binds, |row| {
                 queue.errors.push(ErrorCount {
@@ -262,10 +259,8 @@ impl Queue {
         let summary = self.states.entry(state).or_default();
         let rows: i64 = row.try_get("rows")?;
         summary.rows += rows;
-        let oldest = [summary.oldest, row.try_get("oldest")?]
-            .into_iter()
-            .flatten();
-        summary.oldest = oldest.reduce(f64::max);
+        let oldest = [summary.oldest, row.try_get("oldest")?].into_iter();
+        summary.oldest = oldest.flatten().reduce(f64::max);
         if let (Some(fewest), Some(most)) = (row.try_get("fewest")?, row.try_get("most")?) {
             let (from, to) = summary.attempts.unwrap_or((fewest, most));
             summary.attempts = Some((from.min(fewest), to.max(most)));
