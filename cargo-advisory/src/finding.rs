@@ -89,25 +89,21 @@ impl Place {
             none if none.is_empty() => none,
             at => format!(": {at}"),
         };
-        let text = format!("{krate}{at} ({kind}`{path}`)");
-        // The line of a record of another inventory is not in this source tree.
-        if let Some(from) = from {
-            let text = format!("{text} in `{}`", from.display());
-            let place = Self::line(from, 1);
-            return Self {
-                text,
-                path,
-                ..place
-            };
-        }
-        let (krate, file) = (krate.to_owned(), file.to_owned());
-        let line = SourceLine::Crate { krate, file, line };
-        let site = None;
+        let of = from.map(|from| format!(" in `{}`", from.display()));
+        let of = of.unwrap_or_default();
         Self {
-            text,
-            site,
+            text: format!("{krate}{at} ({kind}`{path}`){of}"),
+            site: None,
             path,
-            line,
+            line: match from {
+                // The line of a record of another inventory is not in this source tree.
+                Some(from) => Self::line(from, 1).line,
+                None => SourceLine::Crate {
+                    krate: krate.to_owned(),
+                    file: file.to_owned(),
+                    line,
+                },
+            },
         }
     }
 

@@ -140,14 +140,14 @@ impl JobTable {
         }
         match table.filter(|_| tables.is_empty()) {
             Some(table) => {
-                let mut names: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
-                names.dedup();
-                let names = match in_backticks(names) {
+                let mut others: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
+                others.dedup();
+                let others = match in_backticks(others) {
                     none if none.is_empty() => "none".to_owned(),
-                    names => names,
+                    some => some,
                 };
                 let table = one_line(table);
-                bail!("the program claims no rows of `{table}`: it claims {names}")
+                bail!("the program claims no rows of `{table}`: it claims {others}")
             }
             None if tables.is_empty() => {
                 bail!("the program claims no rows: name a table, `--table mail`")
