@@ -2,55 +2,26 @@
 //!
 //! Nothing is run: the records are flat bytes in a separate section. The file can contain anything.
 
-use std::path::Path;
-use std::{fmt, fs};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use advisory_pattern::{ClaimRecord, Record, RecordError};
 use object::read::archive::ArchiveFile;
 use object::read::macho::{FatArch, MachOFatFile32, MachOFatFile64};
 use object::{File, FileKind, Object, ObjectSection};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result, bail};
+use crate::inventory::Inventory;
 
 const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
 
 const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
 
-#[derive(Default)]
-pub(crate) struct Records {
-    pub(crate) sites: Vec<Record>,
-    pub(crate) claims: Vec<ClaimRecord>,
-}
-
-impl Records {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sites.is_empty() && self.claims.is_empty()
-    }
-
-    pub(crate) fn add(&mut self, others: Self) {
-        self.sites.extend(others.sites);
-        self.claims.extend(others.claims);
-    }
-}
-
 enum ReadError {
     /// Bytes start like a record, but are not one.
     Record(RecordError),
-    /// The file breaks the rules of its format.
-    Damaged(object::Error),
-    NotAProgram,
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Record(error) => error.fmt(f),
-            Self::Damaged(error) => write!(f, "truncated or damaged: {error}"),
-            Self::NotAProgram => f.write_str(
-                "not a program, library or object file (ELF, Mach-O, PE or an archive of them)",
-            ),
-        }
-    }
+    /// The file is not a program, or breaks the rules of its format.
+    Format(String),
 }
 
 impl From<RecordError> for ReadError {
@@ -61,24 +32,39 @@ impl From<RecordError> for ReadError {
 
 impl From<object::Error> for ReadError {
     fn from(error: object::Error) -> Self {
-        Self::Damaged(error)
+        Self::Format(format!("truncated or damaged: {error}"))
     }
 }
 
-pub(crate) fn read(path: &Path) -> Result<Records, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
-    records(&bytes).map_err(|error| Failure::file(path, error))
+/// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the program
+/// that takes the locks, or its linker has left them out, so nothing would be checked.
+pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory> {
+    let mut all = Inventory::default();
+    for file in files {
+        let found = read_one(file)?;
+        if has_records && found == Inventory::default() {
+            bail!(
+                "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
+                file.display()
+            );
+        }
+        all = all.and(found);
+    }
+    Ok(all)
 }
 
-fn records(bytes: &[u8]) -> Result<Records, ReadError> {
-    let mut found = Records::default();
-    let is_complete = match sections(bytes, 0, &mut found) {
-        Err(ReadError::NotAProgram) if COMPILED.iter().any(|start| bytes.starts_with(start)) => {
-            false
-        }
-        result => result?,
-    };
-    if !is_complete {
+fn read_one(path: &Path) -> Result<Inventory> {
+    let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
+    records(&bytes).map_err(|error| match error {
+        ReadError::Record(error) => Failure::file(path, error),
+        ReadError::Format(why) => Failure::file(path, why),
+    })
+}
+
+fn records(bytes: &[u8]) -> Result<Inventory, ReadError> {
+    let mut found = Inventory::default();
+    let is_compiled = COMPILED.iter().any(|start| bytes.starts_with(start));
+    if is_compiled || !sections(bytes, &mut found)? {
         scan(bytes, &mut found)?;
     }
     for site in &found.sites {
@@ -89,22 +75,18 @@ fn records(bytes: &[u8]) -> Result<Records, ReadError> {
 
 /// Reads the sections of records. Returns `true` if the file has sections, so that no records are
 /// outside of them.
-fn sections(bytes: &[u8], depth: u8, found: &mut Records) -> Result<bool, ReadError> {
-    let kind = FileKind::parse(bytes).map_err(|_| ReadError::NotAProgram)?;
+fn sections(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
+    let unknown = "not a program, library or object file (ELF, Mach-O, PE or an archive of them)";
+    let kind = FileKind::parse(bytes).map_err(|_| ReadError::Format(unknown.to_owned()))?;
     match kind {
-        // Compilers put no archive into an archive.
-        FileKind::Archive if depth == 0 => members(bytes, found),
-        FileKind::MachOFat32 if depth == 0 => {
-            slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found)
-        }
-        FileKind::MachOFat64 if depth == 0 => {
-            slices(bytes, MachOFatFile64::parse(bytes)?.arches(), found)
-        }
+        FileKind::Archive => members(bytes, found),
+        FileKind::MachOFat32 => slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found),
+        FileKind::MachOFat64 => slices(bytes, MachOFatFile64::parse(bytes)?.arches(), found),
         _ => object(bytes, found),
     }
 }
 
-fn object(bytes: &[u8], found: &mut Records) -> Result<bool, ReadError> {
+fn object(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
     let file = File::parse(bytes)?;
     let mut has_sections = false;
     for section in file.sections() {
@@ -116,11 +98,12 @@ fn object(bytes: &[u8], found: &mut Records) -> Result<bool, ReadError> {
     Ok(has_sections)
 }
 
-fn members(bytes: &[u8], found: &mut Records) -> Result<bool, ReadError> {
+fn members(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
     let mut is_complete = true;
     for member in ArchiveFile::parse(bytes)?.members() {
         let data = member?.data(bytes)?;
-        is_complete &= match sections(data, 1, found) {
+        // Compilers put no archive into an archive.
+        is_complete &= match object(data, found) {
             Err(ReadError::Record(error)) => return Err(error.into()),
             // Bitcode, or a file that is not a program.
             result => result.unwrap_or(false),
@@ -129,7 +112,7 @@ fn members(bytes: &[u8], found: &mut Records) -> Result<bool, ReadError> {
     Ok(is_complete)
 }
 
-fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Records) -> Result<bool, ReadError> {
+fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Inventory) -> Result<bool, ReadError> {
     let mut is_complete = true;
     for arch in arches {
         is_complete &= match arch.data(bytes)? {
@@ -140,7 +123,7 @@ fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Records) -> Result<
     Ok(is_complete)
 }
 
-fn scan(bytes: &[u8], found: &mut Records) -> Result<(), RecordError> {
+fn scan(bytes: &[u8], found: &mut Inventory) -> Result<(), RecordError> {
     found.sites.extend(Record::find_all(bytes)?);
     found.claims.extend(ClaimRecord::find_all(bytes)?);
     Ok(())
@@ -152,7 +135,7 @@ mod tests {
     use advisory_tests::fuzz;
 
     use super::records;
-    use crate::inventory::{Inventory, claim_path, keys, path};
+    use crate::inventory::{claim_path, keys, path};
 
     fn corpus(name: &str) -> String {
         format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -160,7 +143,7 @@ mod tests {
 
     fn are_kept(bytes: &[u8]) {
         let Ok(found) = records(bytes) else { return };
-        let inventory = Inventory::of(found);
+        let inventory = found.sorted();
         for site in &inventory.sites {
             assert_eq!(
                 Record::find_all(site.encode().as_bytes()),

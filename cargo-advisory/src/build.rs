@@ -1,16 +1,14 @@
 //! `cargo advisory build`: an inventory next to each artifact.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::check::collisions;
 use crate::cli::{Answer, CODES, Format};
-use crate::failure::Failure;
-use crate::inventory::Inventory;
+use crate::failure::Result;
 use crate::selection::Selection;
-use crate::{finding, json, screen};
+use crate::{artifact, finding, json, screen};
 
 /// Runs `cargo build`, writes `<artifact>.advisory.json` next to each artifact, and fails if locks
 /// can collide
@@ -25,14 +23,17 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Returns `true` if no two locks can collide.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let files = self.selection.build()?;
-        for file in files.iter().filter(|file| is_final(file)) {
-            let inventory = Inventory::read(std::slice::from_ref(file), false)?;
-            screen::write(Some(&inventory_path(file)), &json::write(&inventory))?;
+        let is_final =
+            |file: &&PathBuf| file.parent().and_then(Path::file_name) != Some("deps".as_ref());
+        for file in files.iter().filter(is_final) {
+            let inventory = artifact::read(std::slice::from_ref(file), false)?;
+            let beside = file.with_added_extension("advisory.json");
+            screen::write(Some(&beside), &json::write(&inventory))?;
         }
-        let inventory = Inventory::read(&files, false)?;
-        let findings = collisions::within(&inventory)?;
+        let inventory = artifact::read(&files, false)?;
+        let findings = collisions::find(&inventory, &[])?;
         let text = || finding::text(&findings, &inventory.summary());
         if self.answer.format == Format::Json || self.answer.output.is_file() {
             self.answer.write(|_| text(), || finding::json(&findings))?;
@@ -42,14 +43,4 @@ impl Arguments {
         }
         Ok(findings.is_empty())
     }
-}
-
-fn is_final(file: &Path) -> bool {
-    file.parent().and_then(Path::file_name) != Some("deps".as_ref())
-}
-
-fn inventory_path(file: &Path) -> PathBuf {
-    let mut name = file.file_name().map_or_else(OsString::new, OsString::from);
-    name.push(".advisory.json");
-    file.with_file_name(name)
 }

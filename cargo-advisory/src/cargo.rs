@@ -11,11 +11,11 @@ use std::process::{Command, Stdio};
 use anstream::ColorChoice;
 use serde_json::Value;
 
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 
 /// Builds, with cargo's messages on the standard error. Returns the artifacts that can contain lock
 /// sites.
-pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let color = match ColorChoice::global() {
         ColorChoice::Always | ColorChoice::AlwaysAnsi => "always",

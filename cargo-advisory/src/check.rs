@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::{CODES, Output};
 use crate::database::{self, Queries};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{github, sarif};
 use crate::selection::Artifacts;
 use crate::source_root::SourceRoot;
@@ -71,18 +71,17 @@ enum Format {
 
 impl Arguments {
     /// Returns `true` if nothing was found but advice.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let inventory = self.artifacts.inventory_to_check()?;
-        let mut findings = collisions::within(&inventory)?;
-        for file in &self.with {
-            let other = json::read_file(file)?;
-            findings.extend(collisions::between(&inventory, &other, file)?);
-        }
+        let mut findings = collisions::find(&inventory, &self.with)?;
         if let Some(file) = &self.against {
-            let old = json::read_file(file)?;
-            let allowed = &self.allow_key_change;
-            findings.extend(key_changes::find(&inventory, &old, file, allowed));
-            findings.extend(claim_changes::find(&inventory, &old, file, allowed));
+            let release = key_changes::Release {
+                old: &json::read_file(file)?,
+                from: file,
+                allowed: &self.allow_key_change,
+            };
+            findings.extend(key_changes::find(&inventory, &release));
+            findings.extend(claim_changes::find(&inventory, &release));
         }
         for file in &self.registry {
             findings.extend(registry::compare(&inventory, file, self.keys)?);

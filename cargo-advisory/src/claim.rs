@@ -12,11 +12,10 @@ mod show;
 mod state;
 
 use clap::{Args, Subcommand};
-use tokio_postgres::Client;
 
 use crate::cli::CODES;
 use crate::database::{self, DatabaseUrl, Queries};
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::job_table::{ClaimColumns, JobTable};
 use crate::names::NameSources;
 use crate::text::joined;
@@ -65,7 +64,7 @@ enum Action {
 
 impl Arguments {
     /// Returns `false` if nothing was changed, or if there is no row to show.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let tables = self.tables()?;
         let address = self.database_url.find()?;
         if let Action::List(list) = &self.action
@@ -74,27 +73,21 @@ impl Arguments {
             return list.watch(&address, &tables, every);
         }
         database::with(&address, async |queries: &mut Queries| {
-            self.act(&queries.client, &tables).await
+            let client = &queries.client;
+            let table = async || Resolved::find(client, only(&tables)?).await;
+            match &self.action {
+                Action::List(list) => list.run(client, &tables).await,
+                Action::Show(show) => show.run(client, &table().await?).await,
+                Action::Retry(change) => change.run(client, &table().await?, Kind::Retry).await,
+                Action::Cancel(change) => change.run(client, &table().await?, Kind::Cancel).await,
+                Action::Release(change) => change.run(client, &table().await?, Kind::Release).await,
+                Action::Prune(prune) => prune.run(client, &table().await?).await,
+            }
         })
     }
 
-    async fn act(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
-        if let Action::List(list) = &self.action {
-            return list.run(client, tables).await;
-        }
-        let table = Resolved::find(client, only(tables)?).await?;
-        match &self.action {
-            Action::List(_) => Ok(true),
-            Action::Show(show) => show.run(client, &table).await,
-            Action::Retry(change) => change.run(client, &table, Kind::Retry).await,
-            Action::Cancel(change) => change.run(client, &table, Kind::Cancel).await,
-            Action::Release(change) => change.run(client, &table, Kind::Release).await,
-            Action::Prune(prune) => prune.run(client, &table).await,
-        }
-    }
-
     /// The tables of the inventory's claims, or the one that is named.
-    fn tables(&self) -> Result<Vec<JobTable>, Failure> {
+    fn tables(&self) -> Result<Vec<JobTable>> {
         if !self.names.are_named() {
             let Some(table) = &self.table else {
                 bail!(
@@ -108,13 +101,13 @@ impl Arguments {
                 "`{option}` does not apply to the claims of a program, which has its columns: leave it out"
             );
         }
-        let (_, claims) = self.names.read_all()?;
+        let (_, claims) = self.names.read()?;
         JobTable::of_inventory(&claims, self.table.as_deref())
     }
 }
 
 /// The only table, because rows of only one can be changed.
-fn only(tables: &[JobTable]) -> Result<&JobTable, Failure> {
+fn only(tables: &[JobTable]) -> Result<&JobTable> {
     if let [table] = tables {
         return Ok(table);
     }

@@ -12,7 +12,7 @@ use advisory_runtime::lease::Table;
 use anstream::ColorChoice;
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::{duration, screen};
 
 pub(crate) const NAME: &str = "cargo-advisory";
@@ -53,7 +53,7 @@ impl Answer {
         &self,
         text: impl FnOnce(Option<usize>) -> String,
         json: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         self.output.write(&match self.format {
             Format::Text => text(self.output.width()),
             Format::Json => json(),
@@ -70,7 +70,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn write(&self, text: &str) -> Result<()> {
         screen::write(self.output.as_deref(), text)
     }
 
@@ -84,9 +84,14 @@ impl Output {
     }
 }
 
-// The refreshes of a view.
+// The form, the destination and the refreshes of a view.
 #[derive(Args)]
-pub(crate) struct Watch {
+pub(crate) struct LiveAnswer {
+    /// The output format; `json` with `--watch` is one object per line
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) output: Output,
     /// Refreshes until Ctrl-C
     #[arg(long, conflicts_with = "output")]
     watch: bool,
@@ -94,7 +99,7 @@ pub(crate) struct Watch {
     interval: Option<Duration>,
 }
 
-impl Watch {
+impl LiveAnswer {
     /// The interval of `--watch`, which is at least `shortest`: reading must not be all that the
     /// server does. `None` without `--watch`.
     pub(crate) fn every(&self, shortest: Duration) -> Option<Duration> {
@@ -113,7 +118,7 @@ pub(crate) struct Confirmation {
 
 impl Confirmation {
     /// Asks on the terminal, unless `--yes` is given. Any other answer than yes means `false`.
-    pub(crate) fn is_given(&self, question: &str) -> Result<bool, Failure> {
+    pub(crate) fn is_given(&self, question: &str) -> Result<bool> {
         if self.yes {
             return Ok(true);
         }
@@ -132,7 +137,7 @@ impl Confirmation {
 pub(crate) const LEASE_TABLE: &str =
     "The lease table [default: public.advisory_lease, if it exists]";
 
-pub(crate) fn lease_table(name: Option<&String>) -> Result<Table, Failure> {
+pub(crate) fn lease_table(name: Option<&String>) -> Result<Table> {
     Ok(name.map_or(Ok(Table::new()), |name| Table::new().named(name))?)
 }
 

@@ -65,18 +65,18 @@ impl<const N: usize> Columns<N> {
     /// The widths of the columns: those of their cells, or less on a narrow terminal. `None` if the
     /// terminal is too narrow.
     fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
-        let mut widths = self.heads().map(|head| display_width::of(&head));
-        for row in rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(display_width::of(cell));
+        let heads = self.heads();
+        let mut widths: [usize; N] = std::array::from_fn(|column| {
+            let cells = || rows.iter().map(|row| &row[column]);
+            // An empty column is left out.
+            if cells().all(String::is_empty) {
+                return 0;
             }
-        }
-        // An empty column is left out.
-        for (column, width) in widths.iter_mut().enumerate() {
-            if rows.iter().all(|row| row[column].is_empty()) {
-                *width = 0;
-            }
-        }
+            let widths = cells()
+                .chain([&heads[column]])
+                .map(|cell| display_width::of(cell));
+            widths.max().unwrap_or_default()
+        });
         while width.is_some_and(|width| total_width(&widths) > width) {
             let widest = widths.iter_mut().max();
             match widest {
@@ -135,7 +135,8 @@ fn wrap(cell: &str, width: usize) -> Vec<String> {
                 break;
             }
             end += cluster.len();
-            if columns > width / 2 && is_separator(cluster) {
+            let is_separator = matches!(cluster, ":" | "/" | " " | "," | ">" | "_" | "-");
+            if columns > width / 2 && is_separator {
                 good = Some(end);
             }
         }
@@ -147,10 +148,6 @@ fn wrap(cell: &str, width: usize) -> Vec<String> {
         lines.push(rest.to_owned());
     }
     lines
-}
-
-fn is_separator(cluster: &str) -> bool {
-    matches!(cluster, ":" | "/" | " " | "," | ">" | "_" | "-")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, ColorChoice, Command, Parser};
 
 use crate::cli::{self, CODES, NAME};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::{build, check, claim, doctor, dump, graph, key, lease, locks, log, migration, report};
 
 const STYLES: Styles = Styles::styled()
@@ -62,7 +62,7 @@ enum Subcommand {
 
 /// Runs the subcommand that the words name. Returns `false` if it found something. Wrong use ends
 /// the process.
-pub(crate) fn run(words: &[OsString]) -> Result<bool, Failure> {
+pub(crate) fn run(words: &[OsString]) -> Result<bool> {
     cli::choose_colors(words);
     let Cargo::Advisory(advisory) = Cargo::parse_from(words);
     match &advisory.subcommand {

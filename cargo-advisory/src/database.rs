@@ -7,7 +7,7 @@ mod session;
 mod tls;
 
 pub(crate) use address::{DatabaseUrl, find};
-pub(crate) use session::{Connection, Queries, Session, with_timeout};
+pub(crate) use session::{BEGIN_READING, Connection, Queries, Session, read_bounded, with_timeout};
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -19,15 +19,15 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, SimpleQueryRow};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::screen::{self, ERROR};
 use crate::text::controls_terminal;
 
 /// Connects, runs `work`, and disconnects.
 pub(crate) fn with<C: Connection, T>(
     address: &str,
-    work: impl AsyncFnOnce(&mut C) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(&mut C) -> Result<T>,
+) -> Result<T> {
     block_on(async {
         let mut connection = C::open(address).await?;
         let done = work(&mut connection).await;
@@ -41,8 +41,8 @@ pub(crate) fn with<C: Connection, T>(
 pub(crate) fn watch<C: Connection>(
     address: &str,
     every: Duration,
-    read: &impl AsyncFn(&mut C) -> Result<String, Failure>,
-) -> Result<bool, Failure> {
+    read: &impl AsyncFn(&mut C) -> Result<String>,
+) -> Result<bool> {
     block_on(async {
         let mut connection = Some(C::open(address).await?);
         let mut ticks = interval(every);
@@ -80,7 +80,7 @@ pub(crate) fn watch<C: Connection>(
 }
 
 /// Runs a future that uses a database on this thread.
-pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -142,7 +142,7 @@ const RESERVED: &str = "\
     using variadic verbose when where window with";
 
 /// Connects, runs a query that has nothing to bind, and disconnects.
-pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
+pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>> {
     with(address, async |queries: &mut Queries| {
         let answer = with_timeout(queries.client.simple_query(query)).await??;
         Ok(only_rows(answer))
@@ -150,7 +150,7 @@ pub(crate) fn query(address: &str, query: &str) -> Result<Vec<SimpleQueryRow>, F
 }
 
 /// The rows of a query in plain SQL that has nothing to bind.
-pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
+pub(crate) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>> {
     let answer = with_timeout(client.simple_query(&qualify(query))).await??;
     Ok(only_rows(answer))
 }
@@ -173,7 +173,7 @@ pub(crate) async fn query_as<T>(
     query: &str,
     binds: &[&(dyn ToSql + Sync)],
     of: impl FnMut(&Row) -> Result<T, tokio_postgres::Error>,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>> {
     let rows = with_timeout(client.query(&qualify(query), binds)).await??;
     Ok(rows.iter().map(of).collect::<Result<_, _>>()?)
 }

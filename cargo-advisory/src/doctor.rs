@@ -27,7 +27,7 @@ use clap::Args;
 use crate::cli::{self, Answer, CODES, LEASE_TABLE};
 use crate::database::{Connection, DatabaseUrl, Queries, block_on, identifier};
 use crate::duration;
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::job_table::JobTable;
 use crate::names::NameSources;
 use facts::Facts;
@@ -119,7 +119,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Returns `false` if there is a problem, or with `--strict` anything that is not fine.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let address = self.database_url.find()?;
         let table = cli::lease_table(self.lease_table.as_ref())?;
         let jobs = self.job_tables()?;
@@ -144,24 +144,22 @@ impl Arguments {
             Level::Advice | Level::Unknown => !self.strict || is_allowed(found.name),
             Level::Fine => true,
         });
-        let (text, json) = (
-            |_| report::text(&facts, &findings),
-            || report::json(&facts, &findings),
-        );
-        self.answer.write(text, json)?;
+        let text = |_| report::text(&facts, &findings);
+        self.answer
+            .write(text, || report::json(&facts, &findings))?;
         Ok(is_in_order)
     }
 
     /// The job tables of the program; `None` if no program is named.
-    fn job_tables(&self) -> Result<Option<Vec<JobTable>>, Failure> {
+    fn job_tables(&self) -> Result<Option<Vec<JobTable>>> {
         if !self.names.are_named() {
             return Ok(None);
         }
-        let (_, claims) = self.names.read_all()?;
-        if claims.is_empty() {
-            return Ok(Some(Vec::new()));
-        }
-        JobTable::of_inventory(&claims, None).map(Some)
+        let (_, claims) = self.names.read()?;
+        Ok(Some(match claims[..] {
+            [] => Vec::new(),
+            _ => JobTable::of_inventory(&claims, None)?,
+        }))
     }
 
     /// Judges the server. `most_keys` is the call of the program that can take the most locks.
@@ -170,7 +168,7 @@ impl Arguments {
         address: &str,
         table: &Table,
         (jobs, most_keys): (Option<&[JobTable]>, Option<&(u64, String)>),
-    ) -> Result<(Facts, Vec<Diagnosis>), Failure> {
+    ) -> Result<(Facts, Vec<Diagnosis>)> {
         let (pooler, seen) = pooler::find(address).await?;
         let seen = pooler.shares_sessions().then_some(&seen);
         let queries = Queries::open(address).await?;
@@ -185,7 +183,7 @@ impl Arguments {
         all.push(sequence::judge(client, &facts, table).await?);
         let unseen = jobs::unseen(client, jobs.is_some()).await?;
         let jobs = jobs.unwrap_or_default();
-        let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await?;
+        let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await;
         all.push(tables.row_security(&facts));
         all.push(tables.unlogged());
         all.push(jobs::job_tables(client, &facts, jobs, unseen.as_ref()).await?);

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use crate::cli::Output;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::selection::Artifacts;
 use crate::{json, markdown, table};
 
@@ -37,7 +37,7 @@ enum Format {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let inventory = self.artifacts.inventory()?;
         let text = match self.format {
             Format::Text => table::write(&inventory, self.output.width()),

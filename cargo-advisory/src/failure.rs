@@ -6,6 +6,8 @@ use std::path::Path;
 
 use crate::text::one_line;
 
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Wrong use or unreadable input.

@@ -10,7 +10,7 @@ use std::path::Path;
 use advisory_pattern::{ClaimRecord, Record};
 use serde_json::{Value, json};
 
-use crate::inventory::{claim_line, claim_path, file_line, path};
+use crate::inventory::{claim_path, line_of, path};
 use crate::json;
 use crate::screen::{BOLD, ERROR, FRAME, KEY};
 use crate::source_root::{Located, SourceLine, SourceRoot};
@@ -18,6 +18,7 @@ use crate::text::{plural, printable};
 
 pub(crate) const ADVICE: &str = "advice";
 
+#[derive(Default)]
 pub(crate) struct Finding {
     /// `collision`, `drift`, `key-change`, `claim-change`, `guard` or `advice`.
     pub(crate) kind: &'static str,
@@ -63,14 +64,8 @@ impl Place {
             "macro" => String::new(),
             kind => format!("{kind} "),
         };
-        let line = SourceLine::of_record(&site.krate, &site.file, site.line, from);
-        let mut place = Self::of(
-            (&site.krate, file_line(site)),
-            &kind,
-            path(site),
-            from,
-            line,
-        );
+        let at = (&*site.krate, &*site.file, site.line);
+        let mut place = Self::of(at, &kind, path(site), from);
         place.site = Some(json::site(site));
         if !role.is_empty() {
             place.text = format!("{} {role}", place.text);
@@ -80,50 +75,82 @@ impl Place {
 
     /// A claim. `from` is the file of its inventory if it is not the program's.
     pub(crate) fn claim(claim: &ClaimRecord, from: Option<&Path>) -> Self {
-        let line = SourceLine::of_record(&claim.krate, &claim.file, claim.line, from);
-        let at = (&*claim.krate, claim_line(claim));
-        Self::of(at, "struct ", claim_path(claim), from, line)
+        let at = (&*claim.krate, &*claim.file, claim.line);
+        Self::of(at, "struct ", claim_path(claim), from)
     }
 
     fn of(
-        (krate, at): (&str, String),
+        (krate, file, line): (&str, &str, u32),
         kind: &str,
         path: String,
         from: Option<&Path>,
-        line: SourceLine,
     ) -> Self {
-        let at = if at.is_empty() { at } else { format!(": {at}") };
-        let from = from.map_or_else(String::new, |from| format!(" in `{}`", from.display()));
+        let at = match line_of(file, line) {
+            none if none.is_empty() => none,
+            at => format!(": {at}"),
+        };
+        let of = from.map(|from| format!(" in `{}`", from.display()));
+        let of = of.unwrap_or_default();
         Self {
-            text: format!("{krate}{at} ({kind}`{path}`){from}"),
+            text: format!("{krate}{at} ({kind}`{path}`){of}"),
             site: None,
             path,
-            line,
+            line: match from {
+                // The line of a record of another inventory is not in this source tree.
+                Some(from) => Self::line(from, 1).line,
+                None => SourceLine::Crate {
+                    krate: krate.to_owned(),
+                    file: file.to_owned(),
+                    line,
+                },
+            },
         }
     }
 
     pub(crate) fn line(file: &Path, line: usize) -> Self {
+        let (text, file) = (format!("{}:{line}", file.display()), file.to_owned());
         Self {
-            text: format!("{}:{line}", file.display()),
+            text,
             site: None,
             path: String::new(),
-            line: SourceLine::Document {
-                file: file.to_owned(),
-                line,
-            },
+            line: SourceLine::Document { file, line },
         }
     }
 }
 
 pub(crate) fn json(findings: &[Finding]) -> String {
-    let findings: Vec<Value> = findings.iter().map(to_json).collect();
+    let findings = findings.iter().map(|finding| {
+        let places: Vec<&String> = finding.places.iter().map(|at| &at.text).collect();
+        let sites = finding.places.iter().filter_map(|at| at.site.as_ref());
+        json!({
+            "kind": finding.kind,
+            "message": finding.message,
+            "places": places,
+            "sites": sites.collect::<Vec<_>>(),
+            "notes": finding.notes,
+            "help": finding.help,
+        })
+    });
+    let findings: Vec<Value> = findings.collect();
     json::pretty(&json!({ "version": json::VERSION, "findings": findings }))
 }
 
 pub(crate) fn text(findings: &[Finding], summary: &str) -> String {
     let mut text = String::new();
     for finding in findings {
-        write_text(&mut text, finding);
+        let (style, word) = match finding.kind {
+            ADVICE => (FRAME, "advice"),
+            _ => (ERROR, "error"),
+        };
+        let (message, help) = (printable(&finding.message), printable(&finding.help));
+        let _ = writeln!(text, "{style}{word}{style:#}{BOLD}: {message}{BOLD:#}");
+        for place in &finding.places {
+            let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", printable(&place.text));
+        }
+        for note in &finding.notes {
+            let _ = writeln!(text, "   {FRAME}={FRAME:#} {}", printable(note));
+        }
+        let _ = writeln!(text, "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {help}\n");
     }
     let (style, verdict) = if is_ok(findings) {
         (KEY, "ok")
@@ -148,36 +175,6 @@ fn count(findings: &[Finding]) -> String {
     }
 }
 
-fn write_text(text: &mut String, finding: &Finding) {
-    let (style, word) = match finding.kind {
-        ADVICE => (FRAME, "advice"),
-        _ => (ERROR, "error"),
-    };
-    let (message, help) = (printable(&finding.message), printable(&finding.help));
-    let _ = writeln!(text, "{style}{word}{style:#}{BOLD}: {message}{BOLD:#}");
-    for place in &finding.places {
-        let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", printable(&place.text));
-    }
-    for note in &finding.notes {
-        let _ = writeln!(text, "   {FRAME}={FRAME:#} {}", printable(note));
-    }
-    let _ = writeln!(text, "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {help}\n");
-}
-
-fn to_json(finding: &Finding) -> Value {
-    let places: Vec<&String> = finding.places.iter().map(|at| &at.text).collect();
-    let sites = finding.places.iter().filter_map(|at| at.site.as_ref());
-    let sites: Vec<&Value> = sites.collect();
-    json!({
-        "kind": finding.kind,
-        "message": finding.message,
-        "places": places,
-        "sites": sites,
-        "notes": finding.notes,
-        "help": finding.help,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use advisory_pattern::{ClaimRecord, Record};
@@ -195,10 +192,7 @@ mod tests {
         ] {
             let finding = |kind: &&'static str| Finding {
                 kind,
-                message: String::new(),
-                places: Vec::new(),
-                notes: Vec::new(),
-                help: String::new(),
+                ..Finding::default()
             };
             let findings: Vec<Finding> = kinds.iter().map(finding).collect();
             let text = anstream::adapter::strip_str(&text(&findings, "all")).to_string();

@@ -10,7 +10,7 @@ use advisory_pattern::order::{Edge, End, LockNames, cycles, message};
 use clap::{Args, ValueEnum};
 
 use crate::cli::{CODES, Output};
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::screen::{ERROR, note};
 use crate::text::printable;
 
@@ -50,7 +50,7 @@ enum Format {
 
 impl Arguments {
     /// Returns `true` if there is only one order.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let mut files = self.from.clone();
         if files.is_empty() {
             let named = env::var_os(ORDER_FILE).filter(|file| !file.is_empty());
@@ -81,7 +81,7 @@ impl Arguments {
 }
 
 /// Reads records, and keeps the first place of each edge.
-pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
+pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>> {
     let mut edges = Vec::new();
     for file in files {
         let text = fs::read_to_string(file).map_err(|error| match error.kind() {
@@ -107,7 +107,8 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>, Failure> {
     let names = LockNames::of(&edges);
     let mut first = BTreeMap::new();
     for edge in edges {
-        match first.entry(identity(&edge, &names)) {
+        let ends = [&edge.held, &edge.asked];
+        match first.entry(ends.map(|end| (node(end, &names), end.is_shared))) {
             Entry::Vacant(entry) => drop(entry.insert(edge)),
             Entry::Occupied(mut entry) => drop(entry.get_mut().narrow_gates(&edge.gates)),
         }
@@ -128,10 +129,6 @@ type Node = (String, bool);
 
 fn node(end: &End, names: &LockNames) -> Node {
     (names.name(&end.lock), end.is_lease)
-}
-
-fn identity(edge: &Edge, names: &LockNames) -> [(Node, bool); 2] {
-    [&edge.held, &edge.asked].map(|end| (node(end, names), end.is_shared))
 }
 
 /// The locks as boxes, and the edges as arrows between them.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_key};
+use advisory_runtime::Key;
 
 use crate::database::identifier;
 use crate::key_values;
@@ -25,9 +26,9 @@ const COLUMN_MARK: &str = "-- column: ";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
-    lock: String,
-    key: LockedKey,
-    derivation: Derivation,
+    pub(crate) lock: String,
+    pub(crate) key: LockedKey,
+    pub(crate) derivation: Derivation,
     table: Table,
     columns: BTreeMap<String, String>,
 }
@@ -165,15 +166,6 @@ impl Guard {
         is_same(&self.key, key) && (!is_derived || self.derivation == derivation)
     }
 
-    pub(crate) fn lock(&self) -> &str {
-        &self.lock
-    }
-
-    /// `pattern <tenant_id: uuid>:<date: date> by sha256`
-    pub(crate) fn key_text(&self) -> String {
-        key_text(&self.key, self.derivation)
-    }
-
     /// The events for which a trigger of this type refuses writes without the lock, as bits of
     /// `pg_trigger.tgtype`.
     pub(crate) fn events(&self, trigger_type: i16) -> i16 {
@@ -218,6 +210,7 @@ pub(crate) fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
     }
 }
 
+/// `pattern <tenant_id: uuid>:<date: date> by sha256`
 pub(crate) fn key_text(key: &LockedKey, derivation: Derivation) -> String {
     format!("{} by {}", encode_key(Some(key)), derivation.name())
 }
@@ -266,6 +259,17 @@ impl Table {
     }
 }
 
+/// The halves of the key as `pg_locks` shows them, as unsigned integers, and the key space as its
+/// `objsubid`.
+pub(crate) fn halves(key: Key) -> (u32, u32, u8) {
+    let number = match key {
+        Key::BigInt(number) => number.cast_unsigned(),
+        Key::IntInt(first, second) => return (first.cast_unsigned(), second.cast_unsigned(), 2),
+    };
+    let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).unwrap_or_default();
+    (half(number >> 32), half(number), 1)
+}
+
 /// A text as an SQL literal that is valid with both values of `standard_conforming_strings`.
 pub(crate) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
@@ -291,10 +295,8 @@ mod tests {
             LockedKey::IntPattern(..) => Derivation::Hashtext,
             _ => Derivation::Sha256,
         };
-        let columns = columns
-            .iter()
-            .map(|(name, column)| [*name, *column].map(str::to_owned));
-        let columns = columns.map(|[name, column]| (name, column)).collect();
+        let owned = |(name, column): &(&str, &str)| ((*name).to_owned(), (*column).to_owned());
+        let columns = columns.iter().map(owned).collect();
         let table = Table::parse("seats").unwrap();
         Guard::new("seat".to_owned(), key(encoded), derivation, table, columns)
     }

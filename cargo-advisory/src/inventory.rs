@@ -1,12 +1,9 @@
 //! The lock sites and claims of several files, and the names of a site and its keys for people.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 
 use advisory_pattern::{ClaimRecord, Derivation, KeySpace, LockedKey, Record, decode_key};
 
-use crate::artifact::{self, Records};
-use crate::failure::{Failure, bail};
 use crate::text::{joined, plural};
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,38 +13,22 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    pub(crate) fn of(records: Records) -> Self {
-        let sites: BTreeSet<Record> = records.sites.into_iter().collect();
-        let mut sites: Vec<Record> = sites.into_iter().collect();
-        sites.sort_by(|a, b| place(a).cmp(&place(b)));
-        let claims: BTreeSet<ClaimRecord> = records.claims.into_iter().collect();
-        let mut claims: Vec<ClaimRecord> = claims.into_iter().collect();
-        claims.sort_by(|a, b| claim_place(a).cmp(&claim_place(b)));
-        Self { sites, claims }
+    /// Orders the records by their places, each of them once.
+    pub(crate) fn sorted(mut self) -> Self {
+        self.sites.sort_unstable();
+        self.sites.dedup();
+        self.sites.sort_by(|a, b| place(a).cmp(&place(b)));
+        self.claims.sort_unstable();
+        self.claims.dedup();
+        self.claims
+            .sort_by(|a, b| claim_place(a).cmp(&claim_place(b)));
+        self
     }
 
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self::of(Records {
-            sites: [self.sites, other.sites].concat(),
-            claims: [self.claims, other.claims].concat(),
-        })
-    }
-
-    /// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the
-    /// program that takes the locks, or its linker has left them out, so nothing would be checked.
-    pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Self, Failure> {
-        let mut records = Records::default();
-        for file in files {
-            let found = artifact::read(file)?;
-            if has_records && found.is_empty() {
-                bail!(
-                    "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
-                    file.display()
-                );
-            }
-            records.add(found);
-        }
-        Ok(Self::of(records))
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.sites.extend(other.sites);
+        self.claims.extend(other.claims);
+        self.sorted()
     }
 
     /// Counts the sites of each crate, and the claims. A crate that the linker left out is missing.
@@ -169,6 +150,15 @@ pub(crate) fn is_lease(site: &Record) -> bool {
     site.key_space() == Ok(KeySpace::Lease)
 }
 
+/// `xact`, or `session shared`; `None` for a lock that is declared, and held where it is used.
+pub(crate) fn scope_and_mode(site: &Record) -> Option<String> {
+    match (site.scope.as_str(), site.mode.as_str()) {
+        ("none", _) => None,
+        (scope, "exclusive") => Some(scope.to_owned()),
+        (scope, mode) => Some(format!("{scope} {mode}")),
+    }
+}
+
 /// `bookings::slot::create`
 pub(crate) fn path(site: &Record) -> String {
     match site.kind.as_str() {
@@ -191,7 +181,7 @@ pub(crate) fn claim_line(claim: &ClaimRecord) -> String {
     line_of(&claim.file, claim.line)
 }
 
-fn line_of(file: &str, line: u32) -> String {
+pub(crate) fn line_of(file: &str, line: u32) -> String {
     match (file, line) {
         ("", _) => String::new(),
         (file, 0) => file.to_owned(),
@@ -200,18 +190,21 @@ fn line_of(file: &str, line: u32) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use advisory_pattern::{Derivation, Record};
 
-    use super::{keys, path};
+    use super::keys;
 
-    fn record(scope: &str, key: &str) -> Record {
+    /// A lock site, of which a test changes what it is about.
+    pub(crate) fn record(scope: &str, key: &str) -> Record {
         Record {
-            kind: "struct".to_owned(),
+            kind: "fn".to_owned(),
             scope: scope.to_owned(),
+            mode: "exclusive".to_owned(),
             derivation: "sha256".to_owned(),
             module: "bank".to_owned(),
-            function: "Close".to_owned(),
+            function: "close".to_owned(),
+            written: vec![key.to_owned()],
             keys: vec![key.to_owned()],
             ..Record::default()
         }
@@ -232,13 +225,5 @@ mod tests {
         assert_eq!(pair("number (7,8)"), Some([Some(7), Some(8)]));
         assert_eq!(pair("number (7,?)"), Some([Some(7), None]));
         assert_eq!(pair("number 7"), None);
-    }
-
-    #[test]
-    fn a_key_macro_is_named_by_its_module() {
-        let mut site = record("none", "number 7");
-        assert_eq!(path(&site), "bank::Close");
-        site.kind = "macro".to_owned();
-        assert_eq!(path(&site), "bank::lock_key!");
     }
 }

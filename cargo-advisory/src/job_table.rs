@@ -3,7 +3,7 @@
 use advisory_pattern::ClaimRecord;
 use clap::Args;
 
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::text::{in_backticks, one_line};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,16 +62,13 @@ impl ClaimColumns {
 
     /// The first option that is given. It would have no effect on the claims of an inventory.
     pub(crate) fn given(&self) -> Option<String> {
-        let others = [("key", &self.key), ("order", &self.order)].into_iter();
-        let columns = self
-            .columns()
-            .into_iter()
-            .map(|(name, value, _)| (name, value));
-        let (name, _) = others.chain(columns).find(|(_, value)| value.is_some())?;
+        let others = [("key", &self.key, None), ("order", &self.order, None)];
+        let mut all = others.into_iter().chain(self.columns());
+        let (name, ..) = all.find(|(_, value, _)| value.is_some())?;
         Some(format!("--{}", name.replace('_', "-")))
     }
 
-    pub(crate) fn on(&self, table: &str) -> Result<JobTable, Failure> {
+    pub(crate) fn on(&self, table: &str) -> Result<JobTable> {
         let mut claim = ClaimRecord {
             key: names(self.key.as_deref().unwrap_or("id")),
             row: "row".to_owned(),
@@ -113,10 +110,7 @@ impl ClaimColumns {
 impl JobTable {
     /// The tables of an inventory's claims, or only those of this name. A table of two types of row
     /// is returned twice if they use different columns.
-    pub(crate) fn of_inventory(
-        claims: &[ClaimRecord],
-        table: Option<&str>,
-    ) -> Result<Vec<Self>, Failure> {
+    pub(crate) fn of_inventory(claims: &[ClaimRecord], table: Option<&str>) -> Result<Vec<Self>> {
         let mut tables: Vec<Self> = Vec::new();
         let named = table.map(|table| match table.rsplit_once('.') {
             Some((schema, name)) => (Some(schema), name),
@@ -145,11 +139,16 @@ impl JobTable {
             }
         }
         match table.filter(|_| tables.is_empty()) {
-            Some(table) => bail!(
-                "the program claims no rows of `{}`: it claims {}",
-                one_line(table),
-                names_of(claims)
-            ),
+            Some(table) => {
+                let mut others: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
+                others.dedup();
+                let others = match in_backticks(others) {
+                    none if none.is_empty() => "none".to_owned(),
+                    some => some,
+                };
+                let table = one_line(table);
+                bail!("the program claims no rows of `{table}`: it claims {others}")
+            }
             None if tables.is_empty() => {
                 bail!("the program claims no rows: name a table, `--table mail`")
             }
@@ -204,17 +203,7 @@ fn names(columns: &str) -> Vec<String> {
     columns.filter(|column| !column.is_empty()).collect()
 }
 
-fn names_of(claims: &[ClaimRecord]) -> String {
-    let mut names: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
-    names.dedup();
-    if names.is_empty() {
-        "none".to_owned()
-    } else {
-        in_backticks(names)
-    }
-}
-
-fn direction(part: &str) -> Result<(String, String), Failure> {
+fn direction(part: &str) -> Result<(String, String)> {
     let mut words = part.split_whitespace();
     let column = words.next().unwrap_or_default();
     let words: Vec<String> = words.map(str::to_lowercase).collect();

@@ -5,13 +5,12 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use advisory_pattern::{ClaimRecord, Derivation, LockedKey, MOST_PERMITS, Permits, Record};
 use serde_json::{Map, Value, json};
 
-use crate::artifact::Records;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::inventory::{Inventory, Key, is_lease, keys};
 use crate::text::controls_terminal;
 
@@ -59,6 +58,10 @@ pub(crate) fn site(site: &Record) -> Value {
     let first = keys.first();
     // Neither a number nor a lease's text has a derivation.
     let is_derived = !is_lease(site) && keys.iter().any(|key| pattern(key).is_some());
+    let permits = site.permits.as_ref().map(|permits| match permits {
+        Permits::Number(number) => json!(number),
+        Permits::Expression(expression) => json!(expression),
+    });
     json!({
         "name": site.name,
         "pattern": first.and_then(pattern),
@@ -69,7 +72,7 @@ pub(crate) fn site(site: &Record) -> Value {
         "mode": site.mode,
         "wait": site.wait,
         "poll": site.poll,
-        "permits": site.permits.as_ref().map(permits_value),
+        "permits": permits,
         "max_hold": site.max_hold,
         "isolation": site.isolation,
         "ttl": site.ttl,
@@ -134,13 +137,21 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
-pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
+pub(crate) fn read_files(paths: &[PathBuf]) -> Result<Inventory> {
+    let mut all = Inventory::default();
+    for path in paths {
+        all = all.and(read_file(path)?);
+    }
+    Ok(all)
+}
+
+pub(crate) fn read_file(path: &Path) -> Result<Inventory> {
     let text = fs::read_to_string(path).map_err(|error| Failure::unread(path, error))?;
     read(path, &text)
 }
 
 /// Reads what [`write()`] writes; `path` is for messages.
-pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
+pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory> {
     parsed(text).map_err(|why| Failure::file(path, why))
 }
 
@@ -157,26 +168,19 @@ fn parsed(text: &str) -> Result<Inventory, String> {
     }
     let sites = value["sites"].as_array();
     let sites = sites.ok_or("not an inventory: `sites` is not an array")?;
-    let mut records = Records::default();
+    let mut inventory = Inventory::default();
     for (at, value) in sites.iter().enumerate() {
         let site = record(value).map_err(|why| format!("sites[{at}]: {why}"))?;
         let locks = site.locks();
         locks.map_err(|error| format!("sites[{at}]: {error}"))?;
-        records.sites.push(site);
+        inventory.sites.push(site);
     }
     // An inventory of an earlier release has none.
     for (at, value) in value["claims"].as_array().into_iter().flatten().enumerate() {
         let claim = claim_record(value).map_err(|why| format!("claims[{at}]: {why}"))?;
-        records.claims.push(claim);
+        inventory.claims.push(claim);
     }
-    Ok(Inventory::of(records))
-}
-
-fn permits_value(permits: &Permits) -> Value {
-    match permits {
-        Permits::Number(number) => json!(number),
-        Permits::Expression(expression) => json!(expression),
-    }
+    Ok(inventory.sorted())
 }
 
 fn line_number(object: &Map<String, Value>) -> Result<u32, &'static str> {

@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::Answer;
 use crate::database::DatabaseUrl;
-use crate::failure::Failure;
+use crate::failure::Result;
+use crate::guard::halves;
 use crate::locks::hex;
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::joined;
@@ -74,7 +75,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Returns `false` if `--find` found no text.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         if let Some(number) = &self.find {
             return self.find(number);
         }
@@ -101,17 +102,29 @@ fn numbers(text: &str, plain: Option<i64>) -> Vec<Number> {
         way: "number",
         key: number.into(),
     });
-    let pair = split_pair_text(text);
-    let derived = Derivation::ALL.into_iter().filter_map(|derivation| {
-        let key = match pair {
+    let (first, text) = halves_of(text);
+    plain.into_iter().chain(derived(first, text)).collect()
+}
+
+/// The first half of a pair, if the text is one, and the text from which the rest is derived.
+fn halves_of(text: &str) -> (Option<i32>, &str) {
+    match split_pair_text(text) {
+        Some((first, second)) => (Some(first), second),
+        None => (None, text),
+    }
+}
+
+/// The number that each derivation gives. One with 64 bits has no half of a pair.
+fn derived(first: Option<i32>, text: &str) -> impl Iterator<Item = Number> {
+    Derivation::ALL.into_iter().filter_map(move |derivation| {
+        let key = match first {
             None => derivation.key(text).into(),
             Some(_) if derivation.bits() != 32 => return None,
-            Some((first, second)) => Key::IntInt(first, derivation.half(second)),
+            Some(first) => Key::IntInt(first, derivation.half(text)),
         };
         let way = derivation.name();
         Some(Number { way, key })
-    });
-    plain.into_iter().chain(derived).collect()
+    })
 }
 
 fn as_json(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
@@ -187,17 +200,6 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
 /// The hash that identifies its row in the lease table.
 fn lease_hash(text: &str) -> String {
     hex(&advisory_pattern::sha256(text))
-}
-
-/// The halves of the key as `pg_locks` shows them, as unsigned integers, and the key space as its
-/// `objsubid`.
-fn halves(key: Key) -> (u32, u32, u8) {
-    let number = match key {
-        Key::BigInt(number) => number.cast_unsigned(),
-        Key::IntInt(first, second) => return (first.cast_unsigned(), second.cast_unsigned(), 2),
-    };
-    let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).unwrap_or_default();
-    (half(number >> 32), half(number), 1)
 }
 
 fn holder_query(numbers: &[Number]) -> String {

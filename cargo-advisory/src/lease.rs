@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use advisory_runtime::lease::{Error, Request, Row, Table};
 use advisory_runtime::monitor::{self, Lease, LeaseSummary, Names};
 use clap::{Args, Subcommand};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use serde_json::json;
 
 use crate::cli::{self, Answer, CODES, Confirmation, LEASE_TABLE};
 use crate::columns::Columns;
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::json::{VERSION, pretty};
 use crate::lease_table;
 use crate::locks::{DONE, OVERDUE, hex, lease_cells, lease_json, lease_label, unknown_renewals};
@@ -89,34 +89,30 @@ struct Target {
 
 impl Arguments {
     /// Returns `false` if nothing was freed.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
-        let names = self.names.read()?;
-        let table = cli::lease_table(self.lease_table.as_ref())?;
+    pub(crate) fn run(&self) -> Result<bool> {
+        let (names, _) = &self.names.read()?;
+        let table = &cli::lease_table(self.lease_table.as_ref())?;
         let address = self.database_url.find()?;
-        database::with(&address, async |session: &mut Session| match &self.action {
-            Action::List(list) => list.run(session, &table, &names).await.map(|()| true),
-            Action::Release(target) => free_key(session, &table, &names, (target, false)).await,
-            Action::Resign(target) => free_key(session, &table, &names, (target, true)).await,
+        database::with(&address, async |session: &mut Session| {
+            let mut leases = Leases {
+                session,
+                table,
+                names,
+            };
+            match &self.action {
+                Action::List(list) => leases.list(list).await,
+                Action::Release(target) => leases.free_key(target, false).await,
+                Action::Resign(target) => leases.free_key(target, true).await,
+            }
         })
     }
 }
 
-impl List {
-    async fn run(
-        &self,
-        session: &mut Session,
-        table: &Table,
-        names: &Names,
-    ) -> Result<(), Failure> {
-        let filter = self.filter.as_deref();
-        let summary = lease_table::summary(session, (table, names), filter, MOST).await??;
-        let json = || {
-            let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
-            pretty(&json!({ "version": VERSION, "leases": leases }))
-        };
-        self.answer
-            .write(|width| text(&summary, table, width), json)
-    }
+/// The leases of a table.
+struct Leases<'a> {
+    session: &'a mut Session,
+    table: &'a Table,
+    names: &'a Names,
 }
 
 fn text(summary: &LeaseSummary, table: &Table, width: Option<usize>) -> String {
@@ -127,12 +123,16 @@ fn text(summary: &LeaseSummary, table: &Table, width: Option<usize>) -> String {
     }
     let held: u64 = summary.counts.iter().map(|count| count.held).sum();
     let done: u64 = summary.counts.iter().map(|count| count.done).sum();
-    if let Some(overdue) = summary.leases.iter().find(|lease| is_overdue(lease)) {
+    let is_overdue = |lease: &&Lease| lease_cells(lease)[2] == OVERDUE;
+    if let Some(overdue) = summary.leases.iter().find(is_overdue) {
+        let key = match &overdue.row.key {
+            Some(text) => shell_word(&one_line(text)),
+            None => hash(overdue),
+        };
         let _ = writeln!(
             text,
             "{OVERDUE}: not renewed in time, so the holder is dead, stopped, or cannot reach the server. To free the key:\n    \
-             {KEY}cargo advisory lease release {}{KEY:#}\n",
-            key_argument(overdue)
+             {KEY}cargo advisory lease release {key}{KEY:#}\n"
         );
     }
     let table = one_line(&table.name());
@@ -145,19 +145,6 @@ fn text(summary: &LeaseSummary, table: &Table, width: Option<usize>) -> String {
         let _ = writeln!(text, "the first {shown} are shown: `--filter` narrows them");
     }
     text
-}
-
-fn is_overdue(lease: &Lease) -> bool {
-    lease_cells(lease)[2] == OVERDUE
-}
-
-/// A lease on the command line: the text of its key if the table has it, or else the start of its
-/// hash.
-fn key_argument(lease: &Lease) -> String {
-    match &lease.row.key {
-        Some(text) => shell_word(&one_line(text)),
-        None => hash(lease),
-    }
 }
 
 fn hash(lease: &Lease) -> String {
@@ -174,105 +161,102 @@ fn row(lease: &Lease) -> [String; 8] {
     [hash, label, holder, state, token, age, renewed, left]
 }
 
-/// Finds the lease of a key by its text or by the start of its hash.
-async fn find(
-    session: &mut Session,
-    table: &Table,
-    names: &Names,
-    key: &str,
-) -> Result<Option<Lease>, Failure> {
-    let of_text = async |conn: &mut AsyncPgConnection| {
-        monitor::lease(conn, table, names, Request::text(key)).await
-    };
-    if let Some(lease) = lease_table::read(session, table, of_text).await?? {
-        return Ok(Some(lease));
+impl Leases<'_> {
+    async fn list(&mut self, list: &List) -> Result<bool> {
+        let (table, filter) = ((self.table, self.names), list.filter.as_deref());
+        let summary = lease_table::summary(self.session, table, filter, MOST).await??;
+        let json = || {
+            let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
+            pretty(&json!({ "version": VERSION, "leases": leases }))
+        };
+        let text = |width| text(&summary, self.table, width);
+        list.answer.write(text, json)?;
+        Ok(true)
     }
-    let digits = key.trim_end_matches('…');
-    let is_hash = digits.len() >= SHORTEST_HASH && digits.chars().all(|c| c.is_ascii_hexdigit());
-    if !is_hash {
-        return Ok(None);
-    }
-    let of_hash = async |conn: &mut AsyncPgConnection| {
-        monitor::leases_by_hash(conn, table, names, digits).await
-    };
-    let mut leases = lease_table::read(session, table, of_hash).await??;
-    if leases.len() > 1 {
-        bail!("`{digits}` is the start of several hashes: write more of it");
-    }
-    Ok(leases.pop())
-}
 
-async fn free_key(
-    session: &mut Session,
-    table: &Table,
-    names: &Names,
-    (target, is_term): (&Target, bool),
-) -> Result<bool, Failure> {
-    let key = &target.key;
-    let Some(lease) = find(session, table, names, key).await? else {
-        note(&format!(
-            "nobody holds a lease on `{}`, and it is not done: the key is free, or it is another text. `cargo advisory lease list` shows \
-             what is held. Nothing was done.\n",
-            one_line(key)
-        ));
-        return Ok(false);
-    };
-    note(&description(&lease));
-    if is_term && lease.row.is_done {
-        note(
-            "Nobody holds it: the work is completed. `lease release` makes it run again. Nothing was done.\n",
-        );
-        return Ok(false);
+    /// Finds the lease of a key by its text or by the start of its hash.
+    async fn find(&mut self, key: &str) -> Result<Option<Lease>> {
+        let (table, names) = (self.table, self.names);
+        let of_text = async |session: &mut Session| {
+            monitor::lease(session, table, names, Request::text(key)).await
+        };
+        if let Some(lease) = lease_table::read(self.session, table, of_text).await?? {
+            return Ok(Some(lease));
+        }
+        let digits = key.trim_end_matches('…');
+        let is_hash = digits.chars().all(|digit| digit.is_ascii_hexdigit());
+        if !is_hash || digits.len() < SHORTEST_HASH {
+            return Ok(None);
+        }
+        let of_hash = async |session: &mut Session| {
+            monitor::leases_by_hash(session, table, names, digits).await
+        };
+        let mut leases = lease_table::read(self.session, table, of_hash).await??;
+        if leases.len() > 1 {
+            bail!("`{digits}` is the start of several hashes: write more of it");
+        }
+        Ok(leases.pop())
     }
-    let (effect, question, done) = if is_term {
-        (
-            "The leader loses its term: its fenced writes and its next renewal are refused, and another is elected, which can be it again.\n",
-            "End the term",
-            "The term has ended.\n",
-        )
-    } else if lease.row.is_done {
-        (
-            "The key is free at once, so the next call runs the work again.\n",
-            "Free the key",
-            "The key is free.\n",
-        )
-    } else {
-        (
+
+    async fn free_key(&mut self, target: &Target, is_term: bool) -> Result<bool> {
+        let key = &target.key;
+        let Some(lease) = self.find(key).await? else {
+            note(&format!(
+                "nobody holds a lease on `{}`, and it is not done: the key is free, or it is another text. `cargo advisory lease list` shows \
+                 what is held. Nothing was done.\n",
+                one_line(key)
+            ));
+            return Ok(false);
+        };
+        note(&description(&lease));
+        if is_term && lease.row.is_done {
+            note(
+                "Nobody holds it: the work is completed. `lease release` makes it run again. Nothing was done.\n",
+            );
+            return Ok(false);
+        }
+        note(if is_term {
+            "The leader loses its term: its fenced writes and its next renewal are refused, and another is elected, which can be it again.\n"
+        } else if lease.row.is_done {
+            "The key is free at once, so the next call runs the work again.\n"
+        } else {
             "Its holder loses the lease, and the key is free at once. If the holder is alive, its fenced writes and its next renewal are \
-             refused. Until then its unfenced work goes on, at the same time as that of the next holder.\n",
-            "Free the key",
-            "The key is free.\n",
-        )
-    };
-    note(effect);
-    if !target.confirmation.is_given(question)? {
-        note("Nothing was done.\n");
-        return Ok(false);
+             refused. Until then its unfenced work goes on, at the same time as that of the next holder.\n"
+        });
+        let (question, done) = if is_term {
+            ("End the term", "The term has ended.\n")
+        } else {
+            ("Free the key", "The key is free.\n")
+        };
+        if !target.confirmation.is_given(question)? {
+            note("Nothing was done.\n");
+            return Ok(false);
+        }
+        let is_free = self.free(&lease.row).await?;
+        note(if is_free {
+            done
+        } else {
+            "The lease has changed meanwhile: it was released, taken over or completed. Nothing was done.\n"
+        });
+        Ok(is_free)
     }
-    let is_free = free(session, table, &lease.row).await?;
-    note(if is_free {
-        done
-    } else {
-        "The lease has changed meanwhile: it was released, taken over or completed. Nothing was done.\n"
-    });
-    Ok(is_free)
-}
 
-/// Waits at most five seconds for a transaction that has fenced a write. The time limit ends with
-/// this transaction, even if a pooler keeps the session.
-async fn free(session: &mut Session, table: &Table, row: &Row) -> Result<bool, Failure> {
-    let began = Instant::now();
-    let free = async |conn: &mut AsyncPgConnection| {
-        let bounded = conn.batch_execute("SET LOCAL lock_timeout = '5s'").await;
-        bounded.map_err(Error::Database)?;
-        table.free(conn, row).await
-    };
-    match with_timeout(session.conn().transaction(free)).await? {
-        Err(Error::Database(_)) if began.elapsed() >= Duration::from_secs(5) => bail!(
-            "the holder writes under the lease's fence, and its transaction did not end within five seconds. Nothing was done: \
-             repeat this, or end its session"
-        ),
-        done => Ok(done?),
+    /// Waits at most five seconds for a transaction that has fenced a write. The time limit ends
+    /// with this transaction, even if a pooler keeps the session.
+    async fn free(&mut self, row: &Row) -> Result<bool> {
+        let (began, table) = (Instant::now(), self.table);
+        let free = async |session: &mut Session| {
+            let bounded = session.batch_execute("SET LOCAL lock_timeout = '5s'").await;
+            bounded.map_err(Error::Database)?;
+            table.free(session, row).await
+        };
+        match with_timeout(self.session.transaction(free)).await? {
+            Err(Error::Database(_)) if began.elapsed() >= Duration::from_secs(5) => bail!(
+                "the holder writes under the lease's fence, and its transaction did not end within five seconds. Nothing was done: \
+                 repeat this, or end its session"
+            ),
+            done => Ok(done?),
+        }
     }
 }
 

@@ -23,20 +23,17 @@ pub(crate) use lock_name::label;
 pub(crate) use renewal::unknowns as unknown_renewals;
 pub(crate) use view::find_hint;
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::lease::{Error, Table};
-use advisory_runtime::monitor::{
-    self, ClaimedRow, HolderId, Lease, LeaseSummary, Lock, Locks, Names,
-};
+use advisory_runtime::monitor::{self, ClaimedRow, Lease, LeaseSummary, Lock, Locks, Names};
 use clap::Args;
 use tokio::time::sleep_until;
 
-use crate::cli::{self, CODES, Format, LEASE_TABLE, Output, Watch};
+use crate::cli::{self, CODES, Format, LEASE_TABLE, LiveAnswer};
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::names::NameSources;
 use crate::screen::{DIM, ERROR};
 use crate::{display_width, duration, lease_table, screen};
@@ -65,6 +62,10 @@ struct Snapshot {
 impl Snapshot {
     fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.leases.iter().flat_map(|summary| &summary.leases)
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = &Lock> + Clone {
+        self.wanted.iter().map(|at| &self.locks.locks[*at])
     }
 }
 
@@ -106,24 +107,19 @@ struct List {
     /// session
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// The output format; `json` with `--watch` is one object per line
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    watch: Watch,
+    answer: LiveAnswer,
 }
 
 impl Arguments {
     /// Returns `false` if `--older-than` found a lock, or if no signal was sent. Fails after the
     /// output if the leases could not be read, or if a lock may be older.
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let list = &self.list;
         if let Some(action) = &self.action {
             list.refuse(action)?;
         }
-        let (names, claims) = self.names.read_all()?;
+        let (names, claims) = self.names.read()?;
         let view = View {
             names,
             claims,
@@ -131,7 +127,8 @@ impl Arguments {
             list,
         };
         let address = self.database_url.find()?;
-        if let Some(every) = list.watch.every(SHORTEST_INTERVAL) {
+        let LiveAnswer { format, output, .. } = &list.answer;
+        if let Some(every) = list.answer.every(SHORTEST_INTERVAL) {
             return view.watch(&address, every);
         }
         database::with(&address, async |session: &mut Session| {
@@ -141,8 +138,8 @@ impl Arguments {
                 return action.run(session, &locks).await;
             }
             let snapshot = view.snapshot(session, RETRIES).await?;
-            list.output.write(&match list.format {
-                Format::Text => view::write(&snapshot, list.output.width()),
+            output.write(&match format {
+                Format::Text => view::write(&snapshot, output.width()),
                 Format::Json => live_json::write(&snapshot),
             })?;
             outcome(snapshot)
@@ -152,21 +149,19 @@ impl Arguments {
 
 impl List {
     /// Refuses flags that have no effect on `cancel` and `terminate`.
-    fn refuse(&self, action: &Action) -> Result<(), Failure> {
+    fn refuse(&self, action: &Action) -> Result<()> {
         let given = [
             ("lease-table", self.lease_table.is_some()),
             ("claims", !self.claims.is_empty()),
             ("older-than", self.older_than.is_some()),
             ("filter", self.filter.is_some()),
-            ("format", self.format != Format::Text),
-            ("output", self.output.is_file()),
-            ("watch", self.watch.every(SHORTEST_INTERVAL).is_some()),
+            ("format", self.answer.format != Format::Text),
+            ("output", self.answer.output.is_file()),
+            ("watch", self.answer.every(SHORTEST_INTERVAL).is_some()),
         ];
         if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) {
-            bail!(
-                "`--{name}` does not apply to `{}`: leave it out",
-                action.name()
-            );
+            let action = action.name();
+            bail!("`--{name}` does not apply to `{action}`: leave it out");
         }
         Ok(())
     }
@@ -174,7 +169,7 @@ impl List {
 
 /// The result of the command after a list: `false` if `--older-than` found a lock, and a failure if
 /// something is not known.
-fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
+fn outcome(snapshot: Snapshot) -> Result<bool> {
     let unknown = view::unknown(&snapshot);
     if let Some(why) = snapshot.unread {
         return Err(why);
@@ -183,18 +178,19 @@ fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
         return Ok(true);
     }
     let unknown_leases = view::unknown_leases(&snapshot);
-    let has_row =
-        snapshot.leases().count() > unknown_leases.len() || !snapshot.claims.rows.is_empty();
-    let renewals = renewal::unknowns(unknown_leases);
-    let renewals: Vec<String> = renewals.into_iter().map(str::to_owned).collect();
-    if snapshot.wanted.len() > snapshot.unknown.len() || has_row {
+    if snapshot.wanted.len() > snapshot.unknown.len()
+        || snapshot.leases().count() > unknown_leases.len()
+        || !snapshot.claims.rows.is_empty()
+    {
         if let Some(why) = unknown {
             screen::note(&format!("{why}\n"));
         }
         return Ok(false);
     }
-    let unfound = snapshot.claims.unfound.into_values();
-    let unknown: Vec<String> = unknown.into_iter().chain(renewals).chain(unfound).collect();
+    let renewals = renewal::unknowns(unknown_leases).into_iter();
+    let mut unknown: Vec<String> = unknown.into_iter().collect();
+    unknown.extend(renewals.map(str::to_owned));
+    unknown.extend(snapshot.claims.unfound.into_values());
     if unknown.is_empty() {
         return Ok(true);
     }
@@ -212,11 +208,7 @@ struct View<'a> {
 impl View<'_> {
     /// Reads the locks. While one may be older than `--older-than`, reads them again, up to
     /// `retries` times: most locks are released soon, and a lock that was not held before is young.
-    async fn settled_locks(
-        &self,
-        session: &mut Session,
-        retries: u32,
-    ) -> Result<Snapshot, Failure> {
+    async fn settled_locks(&self, session: &mut Session, retries: u32) -> Result<Snapshot> {
         let since = Instant::now();
         let mut selected = self.locks(session).await?;
         let mut held = age::holders(&selected.locks);
@@ -232,27 +224,29 @@ impl View<'_> {
             }
             let now = age::holders(&selected.locks);
             held.retain(|holder| now.contains(holder));
-            let is_young = |at: &usize| {
-                let mut holders = age::holders_of(&selected.locks.locks[*at]);
-                !holders.any(|holder| held.contains(&holder))
-            };
-            let young: Vec<usize> = selected.unknown.iter().copied().filter(is_young).collect();
-            selected.wanted.retain(|at| !young.contains(at));
-            selected.unknown.retain(|at| !young.contains(at));
+            let locks = &selected.locks.locks;
+            let is_old = |at: &usize| age::holders_of(&locks[*at]).any(|it| held.contains(&it));
+            let unknown = selected.unknown.clone();
+            selected
+                .wanted
+                .retain(|at| !unknown.contains(at) || is_old(at));
+            selected.unknown.retain(is_old);
         }
         Ok(selected)
     }
 
     /// Reads the locks alone.
-    async fn locks(&self, session: &mut Session) -> Result<Snapshot, Failure> {
-        let mut locks = with_timeout(monitor::locks(session.conn(), &self.names)).await??;
+    async fn locks(&self, session: &mut Session) -> Result<Snapshot> {
+        let mut locks = with_timeout(monitor::locks(session, &self.names)).await??;
         let pooled = pooled::remove_traces(&mut locks);
+        let List {
+            older_than, filter, ..
+        } = self.list;
         let (mut wanted, mut unknown) = (Vec::new(), Vec::new());
         for (at, lock) in locks.locks.iter().enumerate() {
-            let filter = self.list.filter.as_ref();
-            let bound = self.list.older_than;
-            let age = bound.map_or(Age::Older, |bound| age::of(&locks, lock, bound));
-            if age == Age::Younger || filter.is_some_and(|filter| !is_named(&locks, lock, filter)) {
+            let age = older_than.map_or(Age::Older, |bound| age::of(&locks, lock, bound));
+            let is_unnamed = |filter: &String| !is_named(&locks, lock, filter);
+            if age == Age::Younger || filter.as_ref().is_some_and(is_unnamed) {
                 continue;
             }
             wanted.push(at);
@@ -268,12 +262,12 @@ impl View<'_> {
             wanted,
             unknown,
             pooled,
-            older_than: self.list.older_than,
-            filter: self.list.filter.clone(),
+            older_than: *older_than,
+            filter: filter.clone(),
         })
     }
 
-    async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot, Failure> {
+    async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot> {
         let locks = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
         let of = (&self.table, &self.names);
@@ -311,10 +305,10 @@ impl View<'_> {
     }
 
     /// Refreshes until Ctrl-C, or until the output is closed.
-    fn watch(&self, address: &str, every: Duration) -> Result<bool, Failure> {
+    fn watch(&self, address: &str, every: Duration) -> Result<bool> {
         database::watch(address, every, &async |session: &mut Session| {
             let snapshot = self.snapshot(session, 0).await?;
-            if self.list.format == Format::Text {
+            if self.list.answer.format == Format::Text {
                 let picture = view::frame(&snapshot, screen::width(None), screen::height());
                 return Ok(frame(&picture, every));
             }
@@ -334,13 +328,9 @@ fn matches(text: &str, part: &str) -> bool {
 /// Returns `true` if the name of the lock contains this text, or the name of a session that holds
 /// it, waits for it or has tried to get it.
 fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
-    let holders = lock.holders.iter().filter_map(|holder| match holder.id {
-        HolderId::Backend(pid) => Some(pid),
-        _ => None,
-    });
     let waiters = lock.waiters.iter().map(|waiter| waiter.pid);
     let tries = lock.tries.iter().map(|one| one.pid);
-    let mut sessions = holders.chain(waiters).chain(tries);
+    let mut sessions = tree::pids(lock).chain(waiters).chain(tries);
     matches(&label(lock.key, &lock.names), filter)
         || sessions.any(|pid| {
             let backend = locks.backend(pid);
@@ -369,35 +359,24 @@ fn frame(picture: &str, every: Duration) -> String {
     let Some(height) = screen::height() else {
         return format!("{picture}\n");
     };
-    let all: Vec<&str> = picture.lines().collect();
     let columns = screen::width(None).unwrap_or(usize::MAX);
+    let mut lines: Vec<String> = picture.lines().map(str::to_owned).collect();
     // A command can be wider than the terminal, which then continues it in the next line.
-    let heights = all.iter().map(|line| display_width::height(line, columns));
+    let of_all = |lines: &[String]| -> usize {
+        let heights = lines
+            .iter()
+            .map(|line| display_width::height(line, columns));
+        heights.sum()
+    };
     // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);
-    let fits = |room: usize| {
-        let ends = heights.clone().scan(0, |end, height| {
-            *end += height;
-            Some(*end)
-        });
-        ends.take_while(|end| *end <= room).count()
-    };
-    let kept = match fits(room) {
-        all_lines if all_lines == all.len() => all_lines,
-        _ => fits(room - 1),
-    };
+    if of_all(&lines) > room {
+        while of_all(&lines) > room - 1 {
+            lines.pop();
+        }
+        lines.push(format!("{DIM}… and more: `--filter` narrows it{DIM:#}"));
+    }
     let every = duration::short(every);
-    let mut text = format!("\u{1b}[H{DIM}every {every}; Ctrl-C ends{DIM:#}\u{1b}[K\n");
-    for line in &all[..kept] {
-        text.push_str(line);
-        text.push_str("\u{1b}[K\n");
-    }
-    if kept < all.len() {
-        let _ = writeln!(
-            text,
-            "{DIM}… and more: `--filter` narrows it{DIM:#}\u{1b}[K"
-        );
-    }
-    text.push_str("\u{1b}[J");
-    text
+    lines.insert(0, format!("\u{1b}[H{DIM}every {every}; Ctrl-C ends{DIM:#}"));
+    lines.join("\u{1b}[K\n") + "\u{1b}[K\n\u{1b}[J"
 }

@@ -28,7 +28,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_postgres::SimpleQueryRow;
 
 use crate::cli::{Answer, CODES, Format};
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::names::NameSources;
 use crate::{database, screen};
 use source::Source;
@@ -65,8 +65,9 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
-        let mut waits = Waits::new(self.names.read()?);
+    pub(crate) fn run(&self) -> Result<bool> {
+        let (names, _) = self.names.read()?;
+        let mut waits = Waits::new(names);
         if self.database_url.is_some() {
             waits.databases = databases(&database::find(self.database_url.as_ref())?)?;
         }
@@ -99,7 +100,7 @@ impl Arguments {
 }
 
 /// The names of a server's databases, by their numbers.
-fn databases(address: &str) -> Result<BTreeMap<u32, String>, Failure> {
+fn databases(address: &str) -> Result<BTreeMap<u32, String>> {
     const DATABASES: &str = "SELECT d.oid, d.datname FROM pg_catalog.pg_database AS d";
     let rows = database::query(address, DATABASES)?;
     let database = |row: &SimpleQueryRow| Some((row.get(0)?.parse().ok()?, row.get(1)?.to_owned()));
@@ -108,11 +109,7 @@ fn databases(address: &str) -> Result<BTreeMap<u32, String>, Failure> {
 
 /// Prints incidents as they are logged, until Ctrl-C, until the end of standard input, or until the
 /// output is closed.
-async fn follow(
-    sources: &mut [Source],
-    waits: &mut Waits,
-    format: Format,
-) -> Result<bool, Failure> {
+async fn follow(sources: &mut [Source], waits: &mut Waits, format: Format) -> Result<bool> {
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ended = pin!(database::ended());
@@ -145,10 +142,8 @@ async fn follow(
         if !text.is_empty() && !screen::print(&text)? || sources.iter().all(Source::is_over) {
             return Ok(true);
         }
-        if database::unless(ended.as_mut(), ticks.tick())
-            .await
-            .is_none()
-        {
+        let tick = database::unless(ended.as_mut(), ticks.tick()).await;
+        if tick.is_none() {
             return Ok(true);
         }
     }

@@ -44,22 +44,16 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     let unknown_lead =
         "The expression that makes the key. A declared lock's own row has its pattern.";
     let fixed_lead = "One lock each, for the whole database.";
-    let parts = [
-        ("Fixed keys", fixed_lead, "Lock ID", fixed),
-        ("Keys by pattern", patterns_lead, "Key pattern", patterns),
-        (
-            "Keys known only at run time",
-            unknown_lead,
-            "Expression",
-            unknown,
-        ),
-    ];
-    for (title, lead, key, rows) in parts {
+    let mut part = |title, lead, key: &str, rows: &[[String; 9]]| {
         if !rows.is_empty() {
             section(&mut text, title, lead);
-            write_table(&mut text, &format!("{key} | {HEADS}"), &rows);
+            write_table(&mut text, &format!("{key} | {HEADS}"), rows);
         }
-    }
+    };
+    part("Fixed keys", fixed_lead, "Lock ID", &fixed);
+    part("Keys by pattern", patterns_lead, "Key pattern", &patterns);
+    let title = "Keys known only at run time";
+    part(title, unknown_lead, "Expression", &unknown);
     claims(&mut text, inventory);
     exceptions(&mut text, inventory);
     let lead = collision_odds::lead(key_count);

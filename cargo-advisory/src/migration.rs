@@ -9,7 +9,7 @@ use advisory_runtime::sql_functions::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
 use clap::{Args, Subcommand};
 
 use crate::cli::{self, Output};
-use crate::failure::Failure;
+use crate::failure::Result;
 
 /// Prints the SQL of a migration: `lease`, `claim`, `keys` or `require`
 #[derive(Args)]
@@ -53,32 +53,30 @@ enum Migration {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         match &self.migration {
             Migration::Lease {
                 table,
                 down,
                 output,
-            } => output.write(&lease(table.as_ref(), *down)?)?,
+            } => {
+                let named = cli::lease_table(table.as_ref())?;
+                output.write(&match (table, down) {
+                    // The file of the default table has comments.
+                    (None, true) => ADVISORY_LEASE_DOWN.to_owned(),
+                    (None, false) => ADVISORY_LEASE_UP.to_owned(),
+                    (Some(_), true) => named.down(),
+                    (Some(_), false) => named.up(),
+                })?;
+            }
             Migration::Claim(claim) => claim.run()?,
-            Migration::Keys {
-                down: false,
-                output,
-            } => output.write(ADVISORY_KEYS_UP)?,
-            Migration::Keys { down: true, output } => output.write(ADVISORY_KEYS_DOWN)?,
+            Migration::Keys { down, output } => output.write(if *down {
+                ADVISORY_KEYS_DOWN
+            } else {
+                ADVISORY_KEYS_UP
+            })?,
             Migration::Require(require) => require.run()?,
         }
         Ok(true)
     }
-}
-
-fn lease(name: Option<&String>, is_down: bool) -> Result<String, Failure> {
-    let table = cli::lease_table(name)?;
-    Ok(match (name, is_down) {
-        // The file of the default table has comments.
-        (None, true) => ADVISORY_LEASE_DOWN.to_owned(),
-        (None, false) => ADVISORY_LEASE_UP.to_owned(),
-        (Some(_), true) => table.down(),
-        (Some(_), false) => table.up(),
-    })
 }

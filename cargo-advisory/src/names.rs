@@ -6,9 +6,9 @@ use advisory_pattern::ClaimRecord;
 use advisory_runtime::monitor::Names;
 use clap::Args;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::inventory::Inventory;
-use crate::json;
+use crate::{artifact, json};
 
 /// The number of locks that a slice takes at most by default. An inventory does not have
 /// `max_keys`.
@@ -30,11 +30,7 @@ impl NameSources {
         !self.artifact.is_empty() || !self.inventory.is_empty()
     }
 
-    pub(crate) fn read(&self) -> Result<Names, Failure> {
-        Ok(self.read_all()?.0)
-    }
-
-    pub(crate) fn read_all(&self) -> Result<(Names, Vec<ClaimRecord>), Failure> {
+    pub(crate) fn read(&self) -> Result<(Names, Vec<ClaimRecord>)> {
         let inventory = self.inventory()?;
         let names = Names::of(inventory.sites)
             .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;
@@ -42,7 +38,7 @@ impl NameSources {
     }
 
     /// The call that can take the most locks, and how many; `None` without a lock.
-    pub(crate) fn most_keys(&self) -> Result<Option<(u64, String)>, Failure> {
+    pub(crate) fn most_keys(&self) -> Result<Option<(u64, String)>> {
         let sites = self.inventory()?.sites;
         let locks = sites.iter().filter(|site| site.scope != "lease");
         let most = locks.map(|site| {
@@ -53,11 +49,7 @@ impl NameSources {
         Ok(most.max())
     }
 
-    fn inventory(&self) -> Result<Inventory, Failure> {
-        let mut inventory = Inventory::read(&self.artifact, true)?;
-        for file in &self.inventory {
-            inventory = inventory.and(json::read_file(file)?);
-        }
-        Ok(inventory)
+    fn inventory(&self) -> Result<Inventory> {
+        Ok(artifact::read(&self.artifact, true)?.and(json::read_files(&self.inventory)?))
     }
 }

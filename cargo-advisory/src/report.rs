@@ -17,11 +17,11 @@ use clap::Args;
 
 use crate::check::{claim_changes, collisions, key_changes, registry};
 use crate::cli::Output;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{self, Finding};
-use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
+use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path, scope_and_mode};
 use crate::selection::Artifacts;
-use crate::text::joined;
+use crate::text::{joined, plural};
 use crate::{graph, json, table};
 use html::{code, escaped};
 
@@ -62,24 +62,22 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self) -> Result<bool, Failure> {
+    pub(crate) fn run(&self) -> Result<bool> {
         let inventory = self.artifacts.inventory_to_check()?;
-        let mut findings = collisions::within(&inventory)?;
-        for file in &self.with {
-            let other = json::read_file(file)?;
-            findings.extend(collisions::between(&inventory, &other, file)?);
-        }
+        let findings = collisions::find(&inventory, &self.with)?;
         let changes = match &self.against {
             Some(file) => {
-                let old = json::read_file(file)?;
-                let mut keys = key_changes::find(&inventory, &old, file, &[]);
-                keys.extend(claim_changes::find(&inventory, &old, file, &[]));
+                let old = &json::read_file(file)?;
+                let (from, allowed) = (&**file, &[][..]);
+                let release = key_changes::Release { old, from, allowed };
+                let mut keys = key_changes::find(&inventory, &release);
+                keys.extend(claim_changes::find(&inventory, &release));
                 // Advice about what cannot be compared is for `check`.
                 keys.retain(|finding| finding.kind != finding::ADVICE);
                 Some(Changes {
                     file: file.display().to_string(),
                     keys,
-                    sites: registry::compare_sites(&inventory, &old, file),
+                    sites: registry::compare_sites(&inventory, old, file),
                 })
             }
             None => None,
@@ -112,17 +110,15 @@ fn page(
     text.push_str("</header>\n<main>\n");
     section(&mut text, "findings", "Findings");
     let incompatible = changes.map_or(0, |changes| changes.keys.len());
+    let circles = plural(*cycles, "circle") + " in the order of locks";
+    let incompatible_changes =
+        plural(incompatible, "change") + " for which two releases cannot run side by side";
     for (count, what, id) in [
-        (*cycles, "circle in the order of locks", "order"),
-        (
-            incompatible,
-            "change for which two releases cannot run side by side",
-            "changes",
-        ),
+        (*cycles, circles, "order"),
+        (incompatible, incompatible_changes, "changes"),
     ] {
         if count > 0 {
-            let counted = counted(count, what);
-            let _ = writeln!(text, "<p class=\"bad\"><a href=\"#{id}\">{counted}</a></p>");
+            let _ = writeln!(text, "<p class=\"bad\"><a href=\"#{id}\">{what}</a></p>");
         }
     }
     if findings.is_empty() {
@@ -156,14 +152,6 @@ fn page(
     claims(&mut text, inventory);
     text.push_str("</main>\n<footer>Written by <code>cargo advisory report</code>. Who holds a lock now: <code>cargo advisory locks</code>.</footer>\n</body>\n</html>\n");
     text
-}
-
-/// `1 circle in the order of locks`, `2 circles in the order of locks`.
-fn counted(count: usize, what: &str) -> String {
-    match (count, what.split_once(' ')) {
-        (1, _) | (_, None) => format!("{count} {what}"),
-        (_, Some((noun, rest))) => format!("{count} {noun}s {rest}"),
-    }
 }
 
 fn section(text: &mut String, id: &str, title: &str) {
@@ -253,14 +241,18 @@ impl Lock<'_> {
 
     /// The values of its sites, each once. The sites of one lock can differ.
     fn values(&self, of: impl Fn(&Record) -> Option<String>) -> Option<String> {
-        let mut values: Vec<String> = Vec::new();
-        for value in self.sites.iter().filter_map(|site| of(site)) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        (!values.is_empty()).then(|| values.join(", "))
+        each_once(self.sites.iter().filter_map(|site| of(site)))
     }
+}
+
+fn each_once(values: impl Iterator<Item = String>) -> Option<String> {
+    let mut all: Vec<String> = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
@@ -272,14 +264,6 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
     let sites = lock.sites.iter();
     let keys = sites.flat_map(|site| keys(site));
     let written: BTreeSet<&str> = keys.map(|key| key.written).collect();
-    let held = |site: &Record| {
-        let held = match (site.scope.as_str(), site.mode.as_str()) {
-            ("none", _) => return None,
-            (scope, "exclusive") => scope.to_owned(),
-            (scope, mode) => format!("{scope} {mode}"),
-        };
-        Some(escaped(&held))
-    };
     let optional =
         |of: fn(&Record) -> Option<String>| lock.values(|site| of(site).map(|value| code(&value)));
     let guards = |site: &Record| {
@@ -287,9 +271,8 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
         (!guards.is_empty()).then_some(guards)
     };
     let needed = |site: &Record| site.allow_redundant.as_deref().map(escaped);
-    let held = lock
-        .values(held)
-        .unwrap_or_else(|| "where it is used".to_owned());
+    let held = lock.values(|site| scope_and_mode(site).map(|held| escaped(&held)));
+    let held = held.unwrap_or_else(|| "where it is used".to_owned());
     let facts = [
         ("key", Some(joined(written.into_iter().map(code), ", "))),
         ("held", Some(held)),
@@ -329,19 +312,15 @@ fn card_of_lock(text: &mut String, lock: &Lock<'_>) {
 
 /// The derivation of the numbers of a site's keys, or the storage of a lease's key.
 fn number(site: &Record, is_lease: bool) -> Option<String> {
-    let mut all: Vec<String> = Vec::new();
-    for key in keys(site).iter().filter(|key| key.is_lease == is_lease) {
-        let way = match &key.known {
-            None => "known at run time".to_owned(),
-            Some(_) if is_lease => "a row, found by the text of its key".to_owned(),
-            Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed".to_owned(),
-            Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => site.derivation.clone(),
-        };
-        if !all.contains(&way) {
-            all.push(way);
-        }
-    }
-    (!all.is_empty()).then(|| escaped(&all.join(", ")))
+    let keys = keys(site);
+    let keys = keys.iter().filter(|key| key.is_lease == is_lease);
+    let ways = keys.map(|key| match &key.known {
+        None => "known at run time".to_owned(),
+        Some(_) if is_lease => "a row, found by the text of its key".to_owned(),
+        Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed".to_owned(),
+        Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => site.derivation.clone(),
+    });
+    each_once(ways).map(|ways| escaped(&ways))
 }
 
 fn fact(text: &mut String, name: &str, value: &str) {

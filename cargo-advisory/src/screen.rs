@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -21,7 +21,7 @@ pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
 
 /// Writes to the file, and creates its folder. Without a file, writes to the standard output.
-pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
+pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<()> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -73,7 +73,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 /// Writes to the standard output. Returns `false` if nobody reads it, as with
 /// `cargo advisory dump | head`.
-pub(crate) fn print(text: &str) -> Result<bool, Failure> {
+pub(crate) fn print(text: &str) -> Result<bool> {
     let mut output = anstream::stdout();
     // The code that clears the rest of a terminal can follow the last line break.
     match output

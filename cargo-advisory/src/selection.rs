@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use crate::cargo;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::inventory::Inventory;
+use crate::{artifact, cargo};
 
 /// The flags of `cargo build`: the name, the letter, the name of the value, and the help.
 const FLAGS: [(&str, &str, &str, &str); 25] = [
@@ -51,7 +51,7 @@ const REST: &str = "rest";
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    pub(crate) fn build(&self) -> Result<Vec<PathBuf>, Failure> {
+    pub(crate) fn build(&self) -> Result<Vec<PathBuf>> {
         cargo::build(&self.0)
     }
 
@@ -118,21 +118,21 @@ pub(crate) struct Artifacts {
 }
 
 impl Artifacts {
-    pub(crate) fn inventory(&self) -> Result<Inventory, Failure> {
+    pub(crate) fn inventory(&self) -> Result<Inventory> {
         self.read(false)
     }
 
     /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: refuses
     /// an artifact that is named and has none.
-    pub(crate) fn inventory_to_check(&self) -> Result<Inventory, Failure> {
+    pub(crate) fn inventory_to_check(&self) -> Result<Inventory> {
         self.read(true)
     }
 
-    fn read(&self, has_records: bool) -> Result<Inventory, Failure> {
+    fn read(&self, has_records: bool) -> Result<Inventory> {
         if self.artifact.is_empty() {
-            return Inventory::read(&self.selection.build()?, false);
+            return artifact::read(&self.selection.build()?, false);
         }
-        Inventory::read(&self.artifact, has_records)
+        artifact::read(&self.artifact, has_records)
     }
 
     pub(crate) fn are_named(&self) -> bool {

@@ -30,24 +30,6 @@ pub(crate) enum SourceLine {
     Document { file: PathBuf, line: usize },
 }
 
-impl SourceLine {
-    /// The line of a record. For a record of another inventory it is in the inventory's file,
-    /// because the record's line is not in this source tree.
-    pub(crate) fn of_record(krate: &str, file: &str, line: u32, from: Option<&Path>) -> Self {
-        match from {
-            Some(from) => Self::Document {
-                file: from.to_owned(),
-                line: 1,
-            },
-            None => Self::Crate {
-                krate: krate.to_owned(),
-                file: file.to_owned(),
-                line,
-            },
-        }
-    }
-}
-
 /// A line that a code host can show: the path is relative to the root, with slashes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Located {

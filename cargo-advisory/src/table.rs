@@ -5,7 +5,7 @@ use std::fmt::Write;
 use advisory_pattern::{ClaimRecord, LockedKey};
 
 use crate::columns::Columns;
-use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path};
+use crate::inventory::{Inventory, claim_line, claim_path, file_line, keys, path, scope_and_mode};
 use crate::screen::{DIM, KEY, PLAIN};
 use crate::text::printable;
 
@@ -42,15 +42,10 @@ fn rows(inventory: &Inventory) -> Vec<[String; 6]> {
                 Some(LockedKey::Pattern(_)) if key.is_lease => "text",
                 Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => &site.derivation,
             };
-            let scope = match (site.scope.as_str(), site.mode.as_str()) {
-                ("none", _) => "where used".to_owned(),
-                (scope, "exclusive") => scope.to_owned(),
-                (scope, mode) => format!("{scope} {mode}"),
-            };
-            let scope = match site.guards.as_slice() {
-                [] => scope,
-                tables => format!("{scope}, guards {}", tables.join(", ")),
-            };
+            let mut scope = scope_and_mode(site).unwrap_or_else(|| "where used".to_owned());
+            if !site.guards.is_empty() {
+                let _ = write!(scope, ", guards {}", site.guards.join(", "));
+            }
             let row = [
                 key.written.to_owned(),
                 site.name.clone().unwrap_or_default(),
@@ -95,32 +90,29 @@ pub(crate) fn columns(claim: &ClaimRecord) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::artifact::Records;
     use crate::display_width;
+    use crate::inventory::tests::record;
     use advisory_pattern::Record;
 
     fn site() -> Record {
+        let key = "pattern <tenant_id: text>:balance:<booking_id: text>";
         Record {
-            kind: "fn".to_owned(),
             name: Some("balance".to_owned()),
             written: vec!["<tenant_id>:balance:<booking_id>".to_owned()],
-            keys: vec!["pattern <tenant_id: text>:balance:<booking_id: text>".to_owned()],
             derivation: "fnv1a32".to_owned(),
-            scope: "xact".to_owned(),
-            mode: "exclusive".to_owned(),
             module: "booking_service::booking_repository".to_owned(),
             function: "pay_balance".to_owned(),
             file: "src/booking_repository.rs".to_owned(),
             line: 23,
-            ..Record::default()
+            ..record("xact", key)
         }
     }
 
     fn inventory(site: Record) -> Inventory {
-        Inventory::of(Records {
+        Inventory {
             sites: vec![site],
-            ..Records::default()
-        })
+            ..Inventory::default()
+        }
     }
 
     fn drawn(width: Option<usize>) -> String {

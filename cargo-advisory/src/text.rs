@@ -4,19 +4,10 @@ use std::fmt::{Display, Write as _};
 
 /// A text from outside of this program, on one line and without characters that control a terminal.
 pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let letter = if controls_terminal(letter) {
-            ' '
-        } else {
-            letter
-        };
-        // Queries can have several lines, and indentation.
-        if !(letter == ' ' && line.ends_with(' ')) {
-            line.push(letter);
-        }
-    }
-    line.trim().to_owned()
+    // Queries can have several lines, and indentation.
+    let spaced = text.replace(controls_terminal, " ");
+    let words = spaced.split(' ').filter(|word| !word.is_empty());
+    joined(words, " ").trim().to_owned()
 }
 
 /// Returns `true` if a character controls a terminal instead of being displayed: control

@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use super::guards::{Relation, Trigger, family, lock_name, triggers};
 use crate::database::{self, cell, only_rows, query_as, with_timeout};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{ADVICE, Finding, Place};
 use crate::guard::{Guard, Table};
 use crate::inventory::{Inventory, keys};
@@ -56,7 +56,7 @@ struct Column {
 }
 
 /// Looks at every table that a lock guards, except for locks with a reason in `allow_redundant`.
-pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>> {
     let sites = inventory.sites.iter();
     let needed = sites.filter(|site| site.allow_redundant.is_some());
     let needed: BTreeSet<String> = needed.map(lock_name).collect();
@@ -91,7 +91,7 @@ async fn of_table(
     site: &Record,
     table: &Table,
     lock: &str,
-) -> Result<Option<Finding>, Failure> {
+) -> Result<Option<Finding>> {
     let family = family(client, table).await?;
     let Some(own) = family.first().filter(|own| !own.is_foreign) else {
         return Ok(None);
@@ -145,14 +145,6 @@ impl Guarded<'_> {
         self.columns.iter().map(|column| plain(column)).collect()
     }
 
-    const fn concurrently(&self) -> &'static str {
-        if self.is_partitioned {
-            ""
-        } else {
-            " CONCURRENTLY"
-        }
-    }
-
     /// Finds a constraint that enforces a rule on the columns.
     fn said_already(&self, indexes: &[Index]) -> Option<Finding> {
         let wanted = self.plain();
@@ -171,45 +163,39 @@ impl Guarded<'_> {
         let index = indexes.iter().find(says)?;
         let rule = index.columns.join(", ");
         let index_name = one_line(&index.name);
-        let (message, help) = if index.kind == IndexKind::Primary {
-            (
-                format!("`{name}` has one row for each key of the advisory lock `{lock}`"),
-                format!(
-                    "lock that row instead, `SELECT … FROM {name} WHERE … FOR UPDATE`, unless it may not exist yet"
-                ),
-            )
-        } else if index.kind == IndexKind::Exclusion {
-            (
-                format!(
-                    "the exclusion constraint `{index_name}` already says a rule on the columns of the advisory lock `{lock}`"
-                ),
-                "if the lock is for that rule alone, leave it out, and answer the error 23P01"
-                    .to_owned(),
-            )
-        } else {
-            let answer = if index.is_immediate {
-                "`INSERT … ON CONFLICT DO NOTHING`, or answer the error 23505"
-            } else {
-                // `ON CONFLICT` does not accept a deferrable constraint:
-                // https://www.postgresql.org/docs/current/sql-insert.html
-                "answer the error 23505, which can come with the commit; the constraint is deferrable, so `ON CONFLICT` is refused"
-            };
-            (
-                format!(
-                    "the unique index `{index_name}` already allows one row for each ({rule}), as the advisory lock `{lock}` may"
-                ),
-                format!("if the lock is for that rule alone, leave it out: {answer}"),
-            )
+        let message = match index.kind {
+            IndexKind::Primary => {
+                format!("`{name}` has one row for each key of the advisory lock `{lock}`")
+            }
+            IndexKind::Exclusion => format!(
+                "the exclusion constraint `{index_name}` already says a rule on the columns of the advisory lock `{lock}`"
+            ),
+            _ => format!(
+                "the unique index `{index_name}` already allows one row for each ({rule}), as the advisory lock `{lock}` may"
+            ),
         };
-        Some(self.advice(message, Vec::new(), &help))
+        let help = match index.kind {
+            IndexKind::Primary => &*format!(
+                "lock that row instead, `SELECT … FROM {name} WHERE … FOR UPDATE`, unless it may not exist yet"
+            ),
+            IndexKind::Exclusion => {
+                "if the lock is for that rule alone, leave it out, and answer the error 23P01"
+            }
+            _ if index.is_immediate => {
+                "if the lock is for that rule alone, leave it out: `INSERT … ON CONFLICT DO NOTHING`, or answer the error 23505"
+            }
+            // `ON CONFLICT` does not accept a deferrable constraint:
+            // https://www.postgresql.org/docs/current/sql-insert.html
+            _ => {
+                "if the lock is for that rule alone, leave it out: answer the error 23505, which can come with the commit; \
+                 the constraint is deferrable, so `ON CONFLICT` is refused"
+            }
+        };
+        Some(self.advice(message, Vec::new(), help))
     }
 
     /// Advises a unique index if no two rows have equal values.
-    async fn could_be_unique(
-        &self,
-        client: &Client,
-        indexes: &[Index],
-    ) -> Result<Option<Finding>, Failure> {
+    async fn could_be_unique(&self, client: &Client, indexes: &[Index]) -> Result<Option<Finding>> {
         let (name, lock, wanted) = (self.table, self.lock, self.plain());
         let list = self.columns.join(", ");
         let rows = has_one_row_each(client, name, &list).await?;
@@ -223,9 +209,8 @@ impl Guarded<'_> {
         };
         let mut notes = Vec::new();
         if !indexes.iter().any(same) {
-            let concurrently = self.concurrently();
             notes.push(format!(
-                "CREATE UNIQUE INDEX{concurrently} ON {name} ({list});"
+                "CREATE UNIQUE INDEX CONCURRENTLY ON {name} ({list});"
             ));
         }
         notes.extend(self.nulls(&[]));
@@ -271,7 +256,7 @@ impl Guarded<'_> {
     }
 
     /// Advises an exclusion constraint if the ranges of no two rows of one key overlap.
-    async fn could_exclude(&self, client: &Client) -> Result<Option<Finding>, Failure> {
+    async fn could_exclude(&self, client: &Client) -> Result<Option<Finding>> {
         let (name, lock) = (self.table, self.lock);
         let list = self.columns.join(", ");
         for range in self.known.iter().filter(|column| column.is_range) {
@@ -310,7 +295,12 @@ impl Guarded<'_> {
         if indexes.iter().any(leads) {
             return None;
         }
-        let (concurrently, list) = (self.concurrently(), self.columns.join(", "));
+        let list = self.columns.join(", ");
+        let concurrently = if self.is_partitioned {
+            ""
+        } else {
+            " CONCURRENTLY"
+        };
         Some(self.advice(
             format!(
                 "no index of `{name}` begins with a column of the advisory lock `{lock}`, except for those with a WHERE"
@@ -368,7 +358,7 @@ fn columns(
     (!columns.is_empty()).then_some(columns)
 }
 
-async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>, Failure> {
+async fn indexes(client: &Client, relation: &Relation) -> Result<Vec<Index>> {
     query_as(client, INDEXES, &[&relation.oid], |row| {
         let columns: Vec<String> = row.try_get(4)?;
         Ok(Index {
@@ -395,11 +385,7 @@ fn plain(expression: &str) -> String {
 
 /// Returns the number of rows of the table; `None` if two of them have equal values in these
 /// columns, or if counting takes too long.
-async fn has_one_row_each(
-    client: &Client,
-    table: &str,
-    columns: &str,
-) -> Result<Option<i64>, Failure> {
+async fn has_one_row_each(client: &Client, table: &str, columns: &str) -> Result<Option<i64>> {
     let question = format!(
         "SELECT pg_catalog.sum(n)::pg_catalog.int8, pg_catalog.max(n)::pg_catalog.int8 \
          FROM (SELECT pg_catalog.count(*) AS n FROM {table} GROUP BY {columns}) AS each_key"
@@ -411,12 +397,7 @@ async fn has_one_row_each(
 /// Returns `true` if there are rows with equal values in these columns, and the ranges of none of
 /// them overlap. Ordered by their starts, a range that overlaps another one overlaps its neighbour
 /// too.
-async fn are_apart(
-    client: &Client,
-    table: &str,
-    columns: &str,
-    range: &str,
-) -> Result<bool, Failure> {
+async fn are_apart(client: &Client, table: &str, columns: &str, range: &str) -> Result<bool> {
     let question = format!(
         "SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE own && before) FROM (SELECT {range} AS own, \
          pg_catalog.lag({range}) OVER (PARTITION BY {columns} ORDER BY {range}) AS before FROM {table} \
@@ -428,7 +409,7 @@ async fn are_apart(
 
 /// The two numbers that a query returns; `None` if it takes longer than [`WAIT`], or if the role
 /// may not read the table.
-async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2], Failure> {
+async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2]> {
     let bounded = format!("START TRANSACTION READ ONLY; {WAIT}; {question}; ROLLBACK");
     let Ok(rows) = with_timeout(client.simple_query(&bounded)).await? else {
         drop(with_timeout(client.simple_query("ROLLBACK")).await?);

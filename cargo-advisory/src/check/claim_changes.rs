@@ -1,54 +1,27 @@
 //! Compares the claims of two releases, with what goes wrong while workers of both run.
 
-use std::path::Path;
-
 use advisory_pattern::ClaimRecord;
 
+use super::key_changes::Release;
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, claim_path};
 use crate::text::joined;
 
 /// The columns of a claim, and what happens while two releases use different ones.
-const COLUMNS: [(&str, &str); 7] = [
-    (
-        "locked_until",
-        "while both releases run, each claims rows that the other's workers are running, because it looks at another column",
-    ),
-    (
-        "locked_by",
-        "while both releases run, a worker that has lost its row to the other release can still end it",
-    ),
-    (
-        "completed_at",
-        "while both releases run, each runs the rows again that the other has completed",
-    ),
-    (
-        "failed_at",
-        "while both releases run, each runs the rows again that the other has given up",
-    ),
-    (
-        "run_at",
-        "while both releases run, each claims rows at once that the other has scheduled for later, or retries later",
-    ),
-    (
-        "attempts",
-        "while both releases run, each counts its own attempts, so a row is tried up to twice as often",
-    ),
-    (
-        "per",
-        "while both releases run, each limits the rows that run by its own column, so more of them run than the limit says",
-    ),
-];
+const COLUMNS: &str = "\
+locked_until: each claims rows that the other's workers are running, because it looks at another column
+locked_by: a worker that has lost its row to the other release can still end it
+completed_at: each runs the rows again that the other has completed
+failed_at: each runs the rows again that the other has given up
+run_at: each claims rows at once that the other has scheduled for later, or retries later
+attempts: each counts its own attempts, so a row is tried up to twice as often
+per: each limits the rows that run by its own column, so more of them run than the limit says";
 
 /// Finds claims that differ from the previous release in a way that matters while both run. `ttl`
 /// and `renew` are written into each row, `max_attempts` is that of the release that ends the
 /// attempt, and only people read the column of the error.
-pub(crate) fn find(
-    inventory: &Inventory,
-    old: &Inventory,
-    from: &Path,
-    allowed: &[String],
-) -> Vec<Finding> {
+pub(crate) fn find(inventory: &Inventory, release: &Release<'_>) -> Vec<Finding> {
+    let Release { old, from, allowed } = *release;
     let mut findings = Vec::new();
     for before in &old.claims {
         // The type of a row can be renamed, and its table, but hardly both at once.
@@ -68,7 +41,7 @@ pub(crate) fn find(
             kind: "claim-change",
             message: format!("the claim `{}`: {what}", claim_path(now)),
             places: vec![Place::claim(now, None), Place::claim(before, Some(from))],
-            notes: vec![note.to_owned()],
+            notes: vec![format!("while both releases run, {note}")],
             help: format!(
                 "stop all workers of the old release before the new one starts, and if that is so: `--allow-key-change {}`",
                 claim_path(now)
@@ -90,9 +63,9 @@ fn changes(before: &ClaimRecord, now: &ClaimRecord) -> Vec<(String, &'static str
         "table",
         &code(before.table_name()),
         &code(now.table_name()),
-        "while both releases run, each sees the rows of its own table only, and rows that are left in the old one are run by nobody",
+        "each sees the rows of its own table only, and rows that are left in the old one are run by nobody",
     );
-    for (argument, note) in COLUMNS {
+    for (argument, note) in COLUMNS.lines().filter_map(|line| line.split_once(": ")) {
         let column = |claim: &ClaimRecord| match claim.column(argument) {
             Some(column) => code(column),
             None if claim.deletes.iter().any(|deletes| deletes == argument) => {
@@ -109,7 +82,7 @@ fn changes(before: &ClaimRecord, now: &ClaimRecord) -> Vec<(String, &'static str
             "`limit`",
             &limit(before),
             &limit(now),
-            "while both releases run, each counts the rows of both, so as many run as the larger number allows",
+            "each counts the rows of both, so as many run as the larger number allows",
         );
     }
     // An inventory of an earlier version of this command has neither key nor order.
@@ -118,7 +91,7 @@ fn changes(before: &ClaimRecord, now: &ClaimRecord) -> Vec<(String, &'static str
             "order",
             &order(before),
             &order(now),
-            "while both releases run, each claims by its own order and by an index of its own: run `cargo advisory migration claim` \
+            "each claims by its own order and by an index of its own: run `cargo advisory migration claim` \
              before the new release starts, and drop the old index after the old one has stopped",
         );
     }

@@ -7,7 +7,7 @@ use advisory_pattern::{Derivation, LockedKey, Record};
 use tokio_postgres::Client;
 
 use crate::database::query_as;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::finding::{Finding, Place};
 use crate::guard::{Guard, Table, key_text};
 use crate::inventory::{Inventory, keys, path};
@@ -48,23 +48,26 @@ pub(super) struct Trigger {
     fires_always: bool,
 }
 
-pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     // A lock that several functions take is reported once.
     let mut seen = BTreeSet::new();
     for site in &inventory.sites {
-        let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
-        let known: Vec<LockedKey> = keys(site).into_iter().filter_map(|key| key.known).collect();
+        let lock = Lock {
+            name: lock_name(site),
+            keys: keys(site).into_iter().filter_map(|key| key.known).collect(),
+            derivation: Derivation::from_name(&site.derivation).unwrap_or_default(),
+        };
         for written in &site.guards {
-            if !seen.insert((written, lock_name(site), &site.keys)) {
+            if !seen.insert((written, lock.name.clone(), &site.keys)) {
                 continue;
             }
             let wrong = match Table::parse(written) {
                 Err(why) => vec![why],
-                Ok(table) => problems(client, &table, &known, derivation, &lock_name(site)).await?,
+                Ok(table) => lock.problems(client, &table).await?,
             };
             if !wrong.is_empty() {
-                findings.push(finding(site, written, &wrong));
+                findings.push(finding(site, &lock.name, written, &wrong));
             }
         }
     }
@@ -76,8 +79,14 @@ pub(super) fn lock_name(site: &Record) -> String {
     site.name.clone().unwrap_or_else(|| path(site))
 }
 
-fn finding(site: &Record, table: &str, why: &[String]) -> Finding {
-    let lock = lock_name(site);
+/// A lock that guards tables, with its keys that are known before run time.
+struct Lock {
+    name: String,
+    keys: Vec<LockedKey>,
+    derivation: Derivation,
+}
+
+fn finding(site: &Record, lock: &str, table: &str, why: &[String]) -> Finding {
     Finding {
         kind: "guard",
         message: format!("the table `{table}` is not guarded by the advisory lock `{lock}`"),
@@ -90,33 +99,28 @@ fn finding(site: &Record, table: &str, why: &[String]) -> Finding {
     }
 }
 
-/// The problems of the triggers of the table and of the tables below it. There is none if they
-/// guard it by one of the keys.
-async fn problems(
-    client: &Client,
-    table: &Table,
-    known: &[LockedKey],
-    derivation: Derivation,
-    lock: &str,
-) -> Result<Vec<String>, Failure> {
-    if known.is_empty() {
-        return Ok(vec![
-            "its key is known only at run time: write `guards` at the declared lock".to_owned(),
-        ]);
-    }
-    let family = family(client, table).await?;
-    let Some((own, below)) = family.split_first() else {
-        return Ok(vec!["the database has no such table".to_owned()]);
-    };
-    let of = |relation, triggers: &[Trigger]| {
-        wrong_triggers(table, relation, triggers, known, derivation, lock)
-    };
-    if let Some(why) = of(own, &triggers(client, own).await?) {
-        return Ok(vec![format!("it {why}")]);
-    }
-    let mut wrong = Vec::new();
-    for relation in below {
-        if let Some(why) = of(relation, &triggers(client, relation).await?) {
+impl Lock {
+    /// The problems of the triggers of the table and of the tables below it. There is none if they
+    /// guard it by one of the keys.
+    async fn problems(&self, client: &Client, table: &Table) -> Result<Vec<String>> {
+        if self.keys.is_empty() {
+            return Ok(vec![
+                "its key is known only at run time: write `guards` at the declared lock".to_owned(),
+            ]);
+        }
+        let family = family(client, table).await?;
+        let Some(own) = family.first() else {
+            return Ok(vec!["the database has no such table".to_owned()]);
+        };
+        let mut wrong = Vec::new();
+        for relation in &family {
+            let triggers = triggers(client, relation).await?;
+            let Some(why) = self.wrong_triggers(table, relation.is_foreign, &triggers) else {
+                continue;
+            };
+            if relation.oid == own.oid {
+                return Ok(vec![format!("it {why}")]);
+            }
             let kind = if relation.is_partition {
                 "partition"
             } else {
@@ -124,69 +128,67 @@ async fn problems(
             };
             wrong.push(format!("its {kind} `{}` {why}", relation.name));
         }
+        let all = wrong.len();
+        wrong.truncate(MOST_NAMED);
+        if all > MOST_NAMED {
+            wrong.push(format!("and so on: {} in all", plural(all, "table")));
+        }
+        Ok(wrong)
     }
-    let all = wrong.len();
-    wrong.truncate(MOST_NAMED);
-    if all > MOST_NAMED {
-        wrong.push(format!("and so on: {} in all", plural(all, "table")));
-    }
-    Ok(wrong)
-}
 
-/// The problem of the triggers of one table; `None` if they refuse every write without one of the
-/// keys.
-fn wrong_triggers(
-    table: &Table,
-    relation: &Relation,
-    triggers: &[Trigger],
-    known: &[LockedKey],
-    derivation: Derivation,
-    lock: &str,
-) -> Option<String> {
-    let mut why = None;
-    let mut missing = None;
-    for trigger in triggers {
-        let name = &trigger.name;
-        let Some(guard) = Guard::read(&trigger.source, table.clone()) else {
-            why = Some(format!(
-                "has a trigger `{name}` whose function cannot be read: a newer release has written it, or it was changed"
-            ));
-            continue;
-        };
-        if !known.iter().any(|key| guard.has_key(key, derivation)) {
-            if guard.lock() == lock {
-                let wanted = joined(known.iter().map(|key| key_text(key, derivation)), ", or ");
-                why = Some(format!(
-                    "has a trigger `{name}` that computes another key: {}, and the lock's is {wanted}",
-                    guard.key_text(),
-                ));
+    /// The problem of the triggers of one table; `None` if they refuse every write without one of
+    /// the keys.
+    fn wrong_triggers(
+        &self,
+        table: &Table,
+        is_foreign: bool,
+        triggers: &[Trigger],
+    ) -> Option<String> {
+        let mut why = "no trigger for the lock".to_owned();
+        let mut missing = None;
+        for trigger in triggers {
+            let name = &trigger.name;
+            let Some(guard) = Guard::read(&trigger.source, table.clone()) else {
+                why = format!(
+                    "a trigger `{name}` whose function cannot be read: a newer release has written it, or it was changed"
+                );
+                continue;
+            };
+            let mut keys = self.keys.iter();
+            if !keys.any(|key| guard.has_key(key, self.derivation)) {
+                if guard.lock == self.name {
+                    let keys = self.keys.iter().map(|key| key_text(key, self.derivation));
+                    why = format!(
+                        "a trigger `{name}` that computes another key: {}, and the lock's is {}",
+                        key_text(&guard.key, guard.derivation),
+                        joined(keys, ", or ")
+                    );
+                }
+                continue;
             }
-            continue;
+            let body = guard.body();
+            if !body.is_ok_and(|body| body.trim() == trigger.source.trim()) {
+                why = format!(
+                    "a trigger `{name}` whose function differs from what this command prints for the lock"
+                );
+                continue;
+            }
+            let missing = missing.get_or_insert_with(|| guard.needed_events(is_foreign));
+            if trigger.fires_always {
+                *missing &= !guard.events(trigger.kind);
+            }
+            if *missing == 0 {
+                return None;
+            }
+            why = format!("a trigger `{name}` that is disabled, or does not run for each write");
         }
-        let body = guard.body();
-        if !body.is_ok_and(|body| body.trim() == trigger.source.trim()) {
-            why = Some(format!(
-                "has a trigger `{name}` whose function differs from what this command prints for the lock"
-            ));
-            continue;
-        }
-        let missing = missing.get_or_insert_with(|| guard.needed_events(relation.is_foreign));
-        if trigger.fires_always {
-            *missing &= !guard.events(trigger.kind);
-        }
-        if *missing == 0 {
-            return None;
-        }
-        why = Some(format!(
-            "has a trigger `{name}` that is disabled, or does not run for each write"
-        ));
+        Some(format!("has {why}"))
     }
-    Some(why.unwrap_or_else(|| "has no trigger for the lock".to_owned()))
 }
 
 /// The table, its partitions and its children. Empty if the table does not exist, or if the role
 /// may not use its schema.
-pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
+pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>> {
     query_as(client, FAMILY, &[&table.sql()], |row| {
         Ok(Relation {
             oid: row.try_get(0)?,
@@ -198,7 +200,7 @@ pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relatio
     .await
 }
 
-pub(super) async fn triggers(client: &Client, of: &Relation) -> Result<Vec<Trigger>, Failure> {
+pub(super) async fn triggers(client: &Client, of: &Relation) -> Result<Vec<Trigger>> {
     query_as(client, TRIGGERS, &[&of.oid], |row| {
         Ok(Trigger {
             name: row.try_get(0)?,

@@ -57,21 +57,24 @@ enum Difference {
     Key,
 }
 
+/// An earlier release, with which the program is compared.
+pub(crate) struct Release<'a> {
+    pub(crate) old: &'a Inventory,
+    pub(crate) from: &'a Path,
+    /// The names and paths of `--allow-key-change`.
+    pub(crate) allowed: &'a [String],
+}
+
 /// Finds the locks that this release takes in another way than the previous one.
-pub(crate) fn find(
-    inventory: &Inventory,
-    old: &Inventory,
-    from: &Path,
-    allowed: &[String],
-) -> Vec<Finding> {
-    let (old, new) = (sites(old), sites(inventory));
+pub(crate) fn find(inventory: &Inventory, release: &Release<'_>) -> Vec<Finding> {
+    let (old, new) = (sites(release.old), sites(inventory));
     let mut findings = Vec::new();
     let mut changed_names = BTreeSet::new();
     let name = |site: &Site<'_>| site.record.name.clone();
     let by_name = group_by(&new, name);
     for (name, old) in group_by(&old, name) {
         let new = by_name.get(&name);
-        if let Some(finding) = new.and_then(|new| change(&name, &old, new, from, allowed)) {
+        if let Some(finding) = new.and_then(|new| change(&name, &old, new, release)) {
             findings.push(finding);
             changed_names.insert(name);
         }
@@ -85,25 +88,19 @@ pub(crate) fn find(
     let by_function = group_by(&new, |site| Some(path(site.record)));
     for (function, old) in group_by(&old, function) {
         let new = by_function.get(&function);
-        findings.extend(new.and_then(|new| change(&function, &old, new, from, allowed)));
+        findings.extend(new.and_then(|new| change(&function, &old, new, release)));
     }
-    findings.extend(replacements(&old, &new, from, allowed));
+    findings.extend(replacements(&old, &new, release));
     findings.extend(unknown_types(&old));
     findings
 }
 
 /// Finds locks without a name that may have been renamed together with their key: the function no
 /// longer exists, and its module has a new one with values of equal shapes in its key.
-fn replacements(
-    old: &[Site<'_>],
-    new: &[Site<'_>],
-    from: &Path,
-    allowed: &[String],
-) -> Vec<Finding> {
+fn replacements(old: &[Site<'_>], new: &[Site<'_>], release: &Release<'_>) -> Vec<Finding> {
     let has_path = |site: &Site<'_>, sites: &[Site<'_>]| {
-        sites
-            .iter()
-            .any(|other| path(other.record) == path(site.record))
+        let mut paths = sites.iter().map(|other| path(other.record));
+        paths.any(|other| other == path(site.record))
     };
     let has_name = |site: &Site<'_>, sites: &[Site<'_>]| {
         let name = &site.record.name;
@@ -128,7 +125,10 @@ fn replacements(
         };
         let site = added.remove(at);
         let (was, is) = (path(gone.record), path(site.record));
-        if [&was, &is].iter().any(|path| allowed.contains(path)) {
+        if [&was, &is]
+            .iter()
+            .any(|path| release.allowed.contains(path))
+        {
             continue;
         }
         findings.push(Finding {
@@ -140,7 +140,7 @@ fn replacements(
             ),
             places: vec![
                 Place::site(site.record, None, "is new"),
-                Place::site(gone.record, Some(from), "is gone"),
+                Place::site(gone.record, Some(release.from), "is gone"),
             ],
             notes: vec![
                 "if the one was renamed to the other: while both releases run, their processes do not exclude each other".to_owned(),
@@ -212,8 +212,7 @@ fn change(
     identity: &str,
     old: &[&Site<'_>],
     new: &[&Site<'_>],
-    from: &Path,
-    allowed: &[String],
+    Release { from, allowed, .. }: &Release<'_>,
 ) -> Option<Finding> {
     let is_allowed = |site: &&Site<'_>| {
         let name = site.record.name.as_ref();

@@ -12,7 +12,7 @@ use super::resolved::Resolved;
 use super::state::{Rows, State};
 use crate::cli::Confirmation;
 use crate::duration;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::screen;
 use crate::text::{joined, one_line};
 
@@ -73,19 +73,15 @@ impl Kind {
         }
     }
 
-    const fn question(self) -> &'static str {
+    /// The question, and what is said of the changed rows.
+    const fn words(self) -> [&'static str; 2] {
         match self {
-            Self::Retry => "Run them again",
-            Self::Cancel => "End them as failed",
-            Self::Release => "Take them from their workers",
-        }
-    }
-
-    const fn done(self) -> &'static str {
-        match self {
-            Self::Retry => "can be claimed again",
-            Self::Cancel => "ended as failed",
-            Self::Release => "taken from their workers, and can be claimed again",
+            Self::Retry => ["Run them again", "can be claimed again"],
+            Self::Cancel => ["End them as failed", "ended as failed"],
+            Self::Release => [
+                "Take them from their workers",
+                "taken from their workers, and can be claimed again",
+            ],
         }
     }
 
@@ -102,7 +98,7 @@ impl Kind {
         }
     }
 
-    fn assignments(self, table: &Resolved, rows: &mut Rows) -> Result<String, Failure> {
+    fn assignments(self, table: &Resolved, rows: &mut Rows) -> Result<String> {
         let mut set = Vec::new();
         let mut write = |argument: &str, value: &str| {
             if let Some(column) = table.column(argument) {
@@ -136,12 +132,7 @@ impl Kind {
 }
 
 impl Change {
-    pub(super) async fn run(
-        &self,
-        client: &Client,
-        table: &Resolved,
-        kind: Kind,
-    ) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved, kind: Kind) -> Result<bool> {
         let (has_keys, label) = (!self.keys.is_empty(), &table.label);
         let states = kind.states(has_keys);
         let mut rows = Rows::of(table, &self.filters)?;
@@ -170,20 +161,20 @@ impl Change {
             rows_of(count, &names, table),
             kind.note(has_keys)
         ));
-        if !self.confirmation.is_given(kind.question())? {
+        let [question, done] = kind.words();
+        if !self.confirmation.is_given(question)? {
             return Ok(false);
         }
         let name_in_sql = table.table.quoted();
         let update = format!("UPDATE {name_in_sql} SET {set} WHERE {condition}");
         let changed = write(client, &name_in_sql, &update, &rows.binds).await?;
-        let done = kind.done();
         screen::print(&format!("{}: {done}\n", rows_of(changed, &names, table)))?;
         Ok(changed > 0)
     }
 }
 
 impl Prune {
-    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool> {
         let (name, label) = (self.state.name(), &table.label);
         if self.state.is_pending() {
             bail!("`--state {name}`: only rows that ended are deleted, write `done` or `failed`");
@@ -208,7 +199,7 @@ impl Prune {
             screen::print(&said)?;
             return Ok(false);
         }
-        screen::note(&format!("{}\n", rows_of(count, name, table)));
+        screen::note(&format!("{}\n", rows_of(count, &name, table)));
         if !self.confirmation.is_given("Delete them")? {
             return Ok(false);
         }
@@ -224,18 +215,15 @@ impl Prune {
                 batch => deleted += batch,
             }
         }
-        screen::print(&format!("{}: deleted\n", rows_of(deleted, name, table)))?;
+        screen::print(&format!("{}: deleted\n", rows_of(deleted, &name, table)))?;
         Ok(deleted > 0)
     }
 }
 
-async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize, Failure> {
+async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize> {
     let (name, condition) = (table.table.quoted(), rows.sql());
     let query = format!("SELECT count(*) AS rows FROM {name} WHERE {condition}");
-    let counted = read(client, &query, &rows.binds, |row| {
-        row.try_get::<_, i64>("rows")
-    })
-    .await?;
+    let counted = read(client, &query, &rows.binds, |row| row.try_get::<_, i64>(0)).await?;
     let counted = counted
         .map_err(|why| Failure::Input(format!("cannot count the rows: {}", one_line(&why))))?;
     Ok(usize::try_from(counted.iter().sum::<i64>()).unwrap_or_default())

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row};
 
-use crate::database::with_timeout;
-use crate::failure::{Failure, bail};
+use crate::database::{BEGIN_READING, with_timeout};
+use crate::failure::{Failure, Result, bail};
 use crate::migration::claim::CHANNEL;
 
 /// The time limit of a statement that changes rows, with its waits for locks.
@@ -29,10 +29,9 @@ pub(super) async fn read<R>(
     query: &str,
     binds: &[String],
     of: impl FnMut(&Row) -> Result<R, Error>,
-) -> Result<Result<Vec<R>, String>, Failure> {
-    const BEGIN: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
+) -> Result<Result<Vec<R>, String>> {
     with_timeout(async {
-        client.batch_execute(BEGIN).await?;
+        client.batch_execute(BEGIN_READING).await?;
         let rows = client.query_typed(&qualify(query), &typed(binds)).await;
         let rows = rows.and_then(|rows| rows.iter().map(of).collect());
         // A connection that is lost has been reported by the query.
@@ -49,7 +48,7 @@ pub(super) async fn write(
     table: &str,
     statement: &str,
     binds: &[String],
-) -> Result<usize, Failure> {
+) -> Result<usize> {
     const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '50s'";
     let written = async {
         client.batch_execute(BEGIN).await?;

@@ -11,11 +11,11 @@ use tokio_postgres::Client;
 use super::jobs::read;
 use super::resolved::Resolved;
 use super::state::{Rows, State};
-use crate::cli::{Format, Output, Watch};
+use crate::cli::{Format, LiveAnswer};
 use crate::columns::Columns;
 use crate::database::{self, Queries};
 use crate::duration::short;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::job_table::JobTable;
 use crate::json::{VERSION, pretty};
 use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN};
@@ -51,22 +51,8 @@ pub(super) struct Arguments {
     /// Only rows with this text in a column, such as `kind=mail`
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<String>,
-    /// The output format; `json` with `--watch` is one object per line
-    #[arg(long, default_value = "text")]
-    format: Format,
     #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    watch: Watch,
-}
-
-struct Count {
-    state: String,
-    worker: Option<String>,
-    rows: i64,
-    oldest: Option<f64>,
-    fewest: Option<i64>,
-    most: Option<i64>,
+    answer: LiveAnswer,
 }
 
 struct ErrorCount {
@@ -107,11 +93,12 @@ struct Queue {
 
 impl Arguments {
     pub(super) fn every(&self) -> Option<Duration> {
-        self.watch.every(SHORTEST_INTERVAL)
+        self.answer.every(SHORTEST_INTERVAL)
     }
 
-    pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool, Failure> {
-        self.output.write(&self.read(client, tables).await?)?;
+    pub(super) async fn run(&self, client: &Client, tables: &[JobTable]) -> Result<bool> {
+        let text = self.read(client, tables).await?;
+        self.answer.output.write(&text)?;
         Ok(true)
     }
 
@@ -121,10 +108,10 @@ impl Arguments {
         address: &str,
         tables: &[JobTable],
         every: Duration,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool> {
         database::watch(address, every, &async |queries: &mut Queries| {
             let text = self.read(&queries.client, tables).await?;
-            Ok(match (self.format, screen::height()) {
+            Ok(match (self.answer.format, screen::height()) {
                 (Format::Text, Some(_)) => format!(
                     "\u{1b}[H\u{1b}[J{DIM}every {}; Ctrl-C ends{DIM:#}\n{text}",
                     short(every)
@@ -134,13 +121,13 @@ impl Arguments {
         })
     }
 
-    async fn read(&self, client: &Client, tables: &[JobTable]) -> Result<String, Failure> {
+    async fn read(&self, client: &Client, tables: &[JobTable]) -> Result<String> {
         let mut queues = Vec::new();
         for table in tables {
             let table = Resolved::find(client, table).await?;
             queues.push(self.queue(client, &table).await?);
         }
-        if self.format == Format::Json {
+        if self.answer.format == Format::Json {
             let queues: Vec<Value> = queues.iter().map(as_json).collect();
             let value = json!({ "version": VERSION, "queues": queues });
             return Ok(if self.every().is_some() {
@@ -149,11 +136,11 @@ impl Arguments {
                 pretty(&value)
             });
         }
-        let texts = queues.iter().map(|queue| queue.text(self.output.width()));
-        Ok(joined(texts, "\n"))
+        let width = self.answer.output.width();
+        Ok(joined(queues.iter().map(|queue| queue.text(width)), "\n"))
     }
 
-    async fn queue(&self, client: &Client, table: &Resolved) -> Result<Queue, Failure> {
+    async fn queue(&self, client: &Client, table: &Resolved) -> Result<Queue> {
         let mut queue = Queue {
             name: table.label.clone(),
             ..Queue::default()
@@ -163,44 +150,30 @@ impl Arguments {
         for states in [State::PENDING, &[State::Failed], &[State::Done]] {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(states));
-            let counts = read(client, &counts(table, &rows), &rows.binds, |row| {
-                Ok(Count {
-                    state: row.try_get("state")?,
-                    worker: row.try_get("worker")?,
-                    rows: row.try_get("rows")?,
-                    oldest: row.try_get("oldest")?,
-                    fewest: row.try_get("fewest")?,
-                    most: row.try_get("most")?,
-                })
-            })
-            .await?;
-            match counts {
-                Ok(counts) => queue.add(counts),
-                Err(why) => {
-                    let names = joined(states.iter().map(|state| state.name()), ", ");
-                    queue.unread.push(format!("{names}: {why}"));
-                }
+            let query = counts(table, &rows);
+            let counted = read(client, &query, &rows.binds, |row| queue.add(row)).await?;
+            if let Err(why) = counted {
+                let names = joined(states.iter().map(|state| state.name()), ", ");
+                queue.unread.push(format!("{names}: {why}"));
             }
         }
         if let Some(error) = table.column("error_message") {
             let mut rows = Rows::of(table, &self.filters)?;
-            rows.add(format!(
-                "{error} IS NOT NULL AND {} <> 'done'",
-                table.state()
-            ));
-            let errors = read(client, &errors(table, &error, &rows), &rows.binds, |row| {
-                Ok(ErrorCount {
+            let state = table.state();
+            rows.add(format!("{error} IS NOT NULL AND {state} <> 'done'"));
+            let query = errors(table, &error, &rows);
+            let counted = read(client, &query, &rows.binds, |row| {
+                queue.errors.push(ErrorCount {
                     state: row.try_get("state")?,
                     error: row.try_get("error")?,
                     rows: row.try_get("rows")?,
                     first: row.try_get("first")?,
                     last: row.try_get("last")?,
-                })
-            })
-            .await?;
-            match errors {
-                Ok(errors) => queue.errors = errors,
-                Err(why) => queue.unread.push(format!("errors: {why}")),
+                });
+                Ok(())
+            });
+            if let Err(why) = counted.await? {
+                queue.unread.push(format!("errors: {why}"));
             }
         }
         if let Some(state) = self.state {
@@ -278,24 +251,25 @@ fn one_by_one(table: &Resolved, rows: &Rows) -> String {
 }
 
 impl Queue {
-    fn add(&mut self, counts: Vec<Count>) {
-        for count in counts {
-            let Some(state) = State::of_name(&count.state) else {
-                continue;
-            };
-            let summary = self.states.entry(state).or_default();
-            summary.rows += count.rows;
-            let oldest = [summary.oldest, count.oldest].into_iter().flatten();
-            summary.oldest = oldest.reduce(f64::max);
-            if let (Some(fewest), Some(most)) = (count.fewest, count.most) {
-                let (from, to) = summary.attempts.unwrap_or((fewest, most));
-                summary.attempts = Some((from.min(fewest), to.max(most)));
-            }
-            let is_claimed = matches!(state, State::Running | State::Expired);
-            let worker = count.worker.filter(|it| is_claimed && !it.is_empty());
-            let worker = worker.map(|worker| (worker, count.rows));
-            summary.workers.extend(worker);
+    /// Adds a row of [`counts`].
+    fn add(&mut self, row: &tokio_postgres::Row) -> Result<(), tokio_postgres::Error> {
+        let Some(state) = State::of_name(row.try_get("state")?) else {
+            return Ok(());
+        };
+        let summary = self.states.entry(state).or_default();
+        let rows: i64 = row.try_get("rows")?;
+        summary.rows += rows;
+        let oldest = [summary.oldest, row.try_get("oldest")?].into_iter();
+        summary.oldest = oldest.flatten().reduce(f64::max);
+        if let (Some(fewest), Some(most)) = (row.try_get("fewest")?, row.try_get("most")?) {
+            let (from, to) = summary.attempts.unwrap_or((fewest, most));
+            summary.attempts = Some((from.min(fewest), to.max(most)));
         }
+        let is_claimed = matches!(state, State::Running | State::Expired);
+        let worker: Option<String> = row.try_get("worker")?;
+        let worker = worker.filter(|worker| is_claimed && !worker.is_empty());
+        summary.workers.extend(worker.map(|worker| (worker, rows)));
+        Ok(())
     }
 
     fn text(&self, width: Option<usize>) -> String {
@@ -384,7 +358,7 @@ fn cells(state: State, summary: &Summary) -> [String; 5] {
     let more = summary.workers.len().checked_sub(WORKERS + 1);
     let more = more.map(|more| format!("and {} more", more + 1));
     [
-        state.name().to_owned(),
+        state.name(),
         summary.rows.to_string(),
         summary
             .oldest

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Client;
 
 use super::jobs::read;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::job_table::{JobTable, quoted};
 use crate::text::{joined, one_line};
 
@@ -43,7 +43,7 @@ struct Column {
 impl Resolved {
     /// Finds the table: in its schema, on the search path, or in the only schema in which it has
     /// the claim's columns.
-    pub(super) async fn find(client: &Client, wanted: &JobTable) -> Result<Self, Failure> {
+    pub(super) async fn find(client: &Client, wanted: &JobTable) -> Result<Self> {
         // The empty text is the name of no schema.
         let schema = wanted.schema.clone().unwrap_or_default();
         let names = [wanted.name.clone(), schema];
@@ -89,7 +89,7 @@ impl Resolved {
     }
 
     /// Takes the primary key of the table, or the claim's key if the table has none.
-    fn take_key(&mut self, columns: &[Column]) -> Result<(), Failure> {
+    fn take_key(&mut self, columns: &[Column]) -> Result<()> {
         let mut primary: Vec<&Column> = columns.iter().filter(|it| it.place.is_some()).collect();
         primary.sort_by_key(|column| column.place);
         let mut names: Vec<&String> = primary.iter().map(|column| &column.name).collect();
@@ -109,7 +109,7 @@ impl Resolved {
 
     /// Checks that the table has the columns that every claim needs, and forgets the others that it
     /// lacks.
-    fn check(&mut self) -> Result<(), Failure> {
+    fn check(&mut self) -> Result<()> {
         for argument in REQUIRED {
             let column = self.table.column(argument);
             if let Some(column) = column.filter(|column| !self.types.contains_key(*column)) {
@@ -154,7 +154,7 @@ impl Resolved {
 const REQUIRED: [&str; 2] = ["locked_until", "locked_by"];
 
 /// The only schema that has the table with the claim's columns.
-fn only_schema(columns: &[Column], wanted: &JobTable) -> Result<String, Failure> {
+fn only_schema(columns: &[Column], wanted: &JobTable) -> Result<String> {
     let name = wanted.label();
     let mut schemas: Vec<&str> = columns.iter().map(|column| &*column.schema).collect();
     schemas.dedup();

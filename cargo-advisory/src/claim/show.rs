@@ -12,7 +12,7 @@ use super::resolved::Resolved;
 use super::state::{Rows, State};
 use crate::cli::Answer;
 use crate::display_width::cut;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::{one_line, shell_word};
@@ -29,15 +29,8 @@ pub(super) struct Arguments {
     answer: Answer,
 }
 
-struct Found {
-    state: String,
-    age: Option<f64>,
-    /// As JSON.
-    row: String,
-}
-
 impl Arguments {
-    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, client: &Client, table: &Resolved) -> Result<bool> {
         let mut rows = Rows::default();
         rows.with_keys(table, std::slice::from_ref(&self.row))?;
         let query = format!(
@@ -48,44 +41,38 @@ impl Arguments {
             rows.sql()
         );
         let found = read(client, &query, &rows.binds, |row| {
-            Ok(Found {
-                state: row.try_get("state")?,
-                age: row.try_get("age")?,
-                row: row.try_get("row")?,
-            })
+            Ok((
+                row.try_get("state")?,
+                row.try_get("age")?,
+                row.try_get("row")?,
+            ))
         });
-        let (found, label) = (found.await?.map_err(Failure::Input)?, &table.label);
+        let found: Vec<(String, _, String)> = found.await?.map_err(Failure::Input)?;
+        let label = &table.label;
         let json = |state: Option<&str>, row: &Value| {
             pretty(&json!({ "version": VERSION, "table": label, "state": state, "row": row }))
         };
-        let Some(found) = found.first() else {
+        let Some((state, age, row)) = found.first() else {
             let key = one_line(&self.row);
             let text = format!("`{label}` has no row `{key}`: it was deleted, or never there\n");
             self.answer.write(|_| text, || json(None, &Value::Null))?;
             return Ok(false);
         };
-        let row: Value = match serde_json::from_str(&found.row) {
+        let row: Value = match serde_json::from_str(row) {
             Ok(row) => row,
             Err(error) => bail!("the row is not what the server says: {error}"),
         };
-        self.answer.write(
-            |_| self.text(table, found, &row),
-            || json(Some(&found.state), &row),
-        )?;
+        let text = |_| self.text(table, state, *age, &row);
+        self.answer.write(text, || json(Some(state), &row))?;
         Ok(true)
     }
 
-    fn text(&self, table: &Resolved, found: &Found, row: &Value) -> String {
-        let state = State::of_name(&found.state);
-        let time = state.zip(found.age);
-        let time = time.map_or_else(String::new, |(state, age)| {
-            format!(", {}", since(state, age))
-        });
-        let mut text = format!(
-            "{BOLD}{}{BOLD:#}: {}{time}\n",
-            one_line(&self.row),
-            found.state
-        );
+    fn text(&self, table: &Resolved, name: &str, age: Option<f64>, row: &Value) -> String {
+        let state = State::of_name(name);
+        let time = state.zip(age).map(|(state, age)| since(state, age));
+        let time = time.map_or_else(String::new, |time| format!(", {time}"));
+        let key = one_line(&self.row);
+        let mut text = format!("{BOLD}{key}{BOLD:#}: {name}{time}\n");
         let Value::Object(members) = row else {
             return text;
         };

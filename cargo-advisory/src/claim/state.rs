@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use super::resolved::Resolved;
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::job_table::quoted;
 use crate::text::{joined, one_line};
 
@@ -32,15 +32,10 @@ impl State {
         Self::Expired,
     ];
 
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Available => "available",
-            Self::Scheduled => "scheduled",
-            Self::Running => "running",
-            Self::Expired => "expired",
-            Self::Failed => "failed",
-            Self::Done => "done",
-        }
+    /// The name that the command line has too.
+    pub(super) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     pub(super) fn of_name(name: &str) -> Option<Self> {
@@ -120,7 +115,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Selects the rows that have these texts in their columns, such as `kind=mail`.
-    pub(super) fn of(table: &Resolved, filters: &[String]) -> Result<Self, Failure> {
+    pub(super) fn of(table: &Resolved, filters: &[String]) -> Result<Self> {
         let mut rows = Self::default();
         for filter in filters {
             let Some((column, value)) = filter.split_once('=') else {
@@ -143,7 +138,7 @@ impl Rows {
     }
 
     /// Selects the rows with one of these keys, `42` or `house,42`.
-    pub(super) fn with_keys(&mut self, table: &Resolved, keys: &[String]) -> Result<(), Failure> {
+    pub(super) fn with_keys(&mut self, table: &Resolved, keys: &[String]) -> Result<()> {
         let mut any = Vec::new();
         for key in keys {
             let values: Vec<&str> = if table.key.len() == 1 {

@@ -4,7 +4,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use crate::cli::{NAME, Output};
-use crate::failure::Failure;
+use crate::failure::Result;
 
 /// Prints a completion script for a shell
 ///
@@ -18,7 +18,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn run(&self) -> Result<bool, Failure> {
+    pub(super) fn run(&self) -> Result<bool> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut super::advisory(), NAME, &mut script);
         self.output.write(&String::from_utf8_lossy(&script))?;

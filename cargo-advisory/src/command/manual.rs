@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// Writes manual pages for `man`
 ///
@@ -19,7 +19,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn run(&self) -> Result<bool, Failure> {
+    pub(super) fn run(&self) -> Result<bool> {
         // A user writes two words; the files are named with hyphens.
         let command = super::advisory().bin_name("cargo advisory");
         let folder = &self.folder;

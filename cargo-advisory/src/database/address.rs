@@ -6,7 +6,7 @@ use std::env;
 use clap::Args;
 
 use super::options::Options;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 
 const VARIABLE: &str = "DATABASE_URL";
 
@@ -23,18 +23,16 @@ pub(crate) struct DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    pub(crate) fn find(&self) -> Result<String, Failure> {
+    pub(crate) fn find(&self) -> Result<String> {
         find(self.database_url.as_ref())
     }
 }
 
-pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
+pub(crate) fn find(flag: Option<&String>) -> Result<String> {
     // A script may set the variable to an empty text.
     let is_one = |url: &String| !url.trim().is_empty();
-    if let Some(url) = flag.cloned().filter(is_one) {
-        return Ok(url);
-    }
-    if let Some(url) = env::var(VARIABLE).ok().filter(is_one) {
+    let set = [flag.cloned(), env::var(VARIABLE).ok()];
+    if let Some(url) = set.into_iter().flatten().find(is_one) {
         return Ok(url);
     }
     // Searches this directory and its parents, and does not change the environment.

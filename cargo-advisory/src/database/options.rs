@@ -44,6 +44,32 @@ const WITHOUT_EFFECT: &str = "\
     prepared_statements preparethreshold socket_timeout sockettimeout sslcompression \
     statement-cache-capacity statement_cache_capacity";
 
+/// The options that are refused: their names, the values that have no effect, and what to write
+/// instead.
+const REFUSED: &str = "\
+client_encoding | UTF8 utf8 UTF-8 utf-8 auto | leave it out, the command speaks UTF-8
+charset characterEncoding | UTF8 utf8 UTF-8 utf-8 | leave it out, the command speaks UTF-8
+gssencmode | disable prefer | there is no GSSAPI: write `sslmode=require`
+max_protocol_version | 3.0 3.2 latest | leave it out, the command speaks version 3.0 of the protocol
+min_protocol_version | 3.0 | leave it out, the command speaks version 3.0 of the protocol
+oauth_client_id oauth_client_secret oauth_issuer oauth_scope |  | there is no OAuth: name a role with a password
+passfile |  | no such file is read: set `PGPASSWORD`
+replication | false off no 0 | leave it out, the command needs a session that runs queries
+require_auth |  | leave it out, or write `channel_binding=require`, which only SCRAM can do
+requirepeer |  | leave it out: who runs the server is not checked
+requiressl | 0 | write `sslmode=require`
+scram_client_key scram_server_key |  | write the password, or set `PGPASSWORD`
+service servicefile |  | no such file is read: write the service's host, port, database and user into the URL
+ssl |  | write `sslmode=require`, or `sslmode=verify-full`
+sslaccept | accept_invalid_certs | write `sslmode=verify-full`
+sslcert sslkey sslpassword sslidentity |  | there are no client certificates: name a role with a password
+sslcertmode | disable allow | there are no client certificates: name a role with a password
+sslcrl sslcrldir |  | leave it out: revoked certificates are not known
+sslkeylogfile |  | leave it out: no keys are logged
+sslsni | 1 | leave it out: the name of the host is always sent
+ssl_min_protocol_version | TLSv1 TLSv1.1 TLSv1.2 | leave it out, the command speaks TLS 1.2 and 1.3
+ssl_max_protocol_version | TLSv1.3 | leave it out, the command speaks TLS 1.2 and 1.3";
+
 impl Options {
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         if self.tls.set(name, value) {
@@ -111,60 +137,20 @@ fn what_of(name: &str, value: &str) -> Option<Use> {
         Some(setting) => return Some(Use::Setting(setting)),
         None => {}
     }
-    let accepted: &[&str] = match name {
-        "client_encoding" => &["UTF8", "utf8", "UTF-8", "utf-8", "auto"],
-        "charset" | "characterEncoding" => &["UTF8", "utf8", "UTF-8", "utf-8"],
-        "gssencmode" => &["disable", "prefer"],
-        "max_protocol_version" => &["3.0", "3.2", "latest"],
-        "min_protocol_version" => &["3.0"],
-        "replication" => &["false", "off", "no", "0"],
-        "requiressl" => &["0"],
-        "sslaccept" => &["accept_invalid_certs"],
-        "sslcertmode" => &["disable", "allow"],
-        "sslsni" => &["1"],
-        "ssl_min_protocol_version" => &["TLSv1", "TLSv1.1", "TLSv1.2"],
-        "ssl_max_protocol_version" => &["TLSv1.3"],
-        _ => &[],
+    let (accepted, write) = match (name, value) {
+        ("target_session_attrs", "prefer-standby") => ("", "write `standby` or `any`"),
+        _ => REFUSED.lines().find_map(|line| {
+            let (names, rest) = line.split_once(" | ")?;
+            let is_it = names.split(' ').any(|known| known == name);
+            rest.split_once(" | ").filter(|_| is_it)
+        })?,
     };
-    if accepted.contains(&value) {
-        return Some(Use::Ignored);
-    }
-    Some(Use::Refused(match name {
-        "client_encoding" | "charset" | "characterEncoding" => {
-            "leave it out, the command speaks UTF-8"
-        }
-        "gssencmode" => "there is no GSSAPI: write `sslmode=require`",
-        "max_protocol_version" | "min_protocol_version" => {
-            "leave it out, the command speaks version 3.0 of the protocol"
-        }
-        "oauth_client_id" | "oauth_client_secret" | "oauth_issuer" | "oauth_scope" => {
-            "there is no OAuth: name a role with a password"
-        }
-        "passfile" => "no such file is read: set `PGPASSWORD`",
-        "replication" => "leave it out, the command needs a session that runs queries",
-        "require_auth" => {
-            "leave it out, or write `channel_binding=require`, which only SCRAM can do"
-        }
-        "requirepeer" => "leave it out: who runs the server is not checked",
-        "requiressl" => "write `sslmode=require`",
-        "scram_client_key" | "scram_server_key" => "write the password, or set `PGPASSWORD`",
-        "service" | "servicefile" => {
-            "no such file is read: write the service's host, port, database and user into the URL"
-        }
-        "ssl" => "write `sslmode=require`, or `sslmode=verify-full`",
-        "sslaccept" => "write `sslmode=verify-full`",
-        "sslcert" | "sslkey" | "sslpassword" | "sslidentity" | "sslcertmode" => {
-            "there are no client certificates: name a role with a password"
-        }
-        "sslcrl" | "sslcrldir" => "leave it out: revoked certificates are not known",
-        "sslkeylogfile" => "leave it out: no keys are logged",
-        "sslsni" => "leave it out: the name of the host is always sent",
-        "ssl_min_protocol_version" | "ssl_max_protocol_version" => {
-            "leave it out, the command speaks TLS 1.2 and 1.3"
-        }
-        "target_session_attrs" if value == "prefer-standby" => "write `standby` or `any`",
-        _ => return None,
-    }))
+    let is_accepted = accepted.split_whitespace().any(|known| known == value);
+    Some(if is_accepted {
+        Use::Ignored
+    } else {
+        Use::Refused(write)
+    })
 }
 
 #[cfg(test)]

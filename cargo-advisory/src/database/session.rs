@@ -19,7 +19,7 @@ use tokio_postgres::{Client, Config, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address;
-use crate::failure::{Failure, bail, chain};
+use crate::failure::{Failure, Result, bail, chain};
 use crate::text::one_line;
 
 /// The time limit for the server's answers, and for connecting unless the address has a
@@ -28,52 +28,45 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the database. No failure shows the whole address, which can contain a password.
 pub(crate) trait Connection: Sized {
-    async fn open(address: &str) -> Result<Self, Failure>;
+    async fn open(address: &str) -> Result<Self>;
 
     /// Ends it after the answer to what was sent.
     async fn close(self);
 }
 
 /// A connection with Diesel.
-pub(crate) struct Session(AsyncPgConnection);
+pub(crate) type Session = AsyncPgConnection;
 
 impl Connection for Session {
-    async fn open(address: &str) -> Result<Self, Failure> {
+    async fn open(address: &str) -> Result<Self> {
         let (client, connection) = connect(address).await?;
-        let conn = AsyncPgConnection::try_from_client_and_connection(client, connection);
-        Ok(Self(with_timeout(conn).await??))
+        Ok(with_timeout(Self::try_from_client_and_connection(client, connection)).await??)
     }
 
     /// A session of a pooler outlives this and shows its last statement to everybody, so the last
     /// one is empty.
     async fn close(mut self) {
-        drop(with_timeout(self.0.batch_execute("")).await);
+        drop(with_timeout(self.batch_execute("")).await);
     }
 }
 
-impl Session {
-    pub(crate) fn conn(&mut self) -> &mut AsyncPgConnection {
-        &mut self.0
-    }
+/// Begins a transaction that does not wait long for a locked table. The time limits end with it,
+/// even if a pooler keeps the session. Two statements together stay below [`TIMEOUT`].
+pub(crate) const BEGIN_READING: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
 
-    /// Reads in a transaction that does not wait long for a locked table. The time limits end with
-    /// the transaction, even if a pooler keeps the session. Two statements together stay below
-    /// [`TIMEOUT`].
-    pub(crate) async fn read_bounded<T, E>(
-        &mut self,
-        read: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<T, E>,
-    ) -> Result<Result<T, E>, Failure> {
-        const BEGIN: &str = "START TRANSACTION READ ONLY; SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '4s'";
-        let conn = &mut self.0;
-        with_timeout(async {
-            conn.batch_execute(BEGIN).await?;
-            let answer = read(conn).await;
-            // A connection that is lost has been reported by the answer.
-            drop(conn.batch_execute("ROLLBACK").await);
-            Ok(answer)
-        })
-        .await?
-    }
+/// Reads in a transaction that begins with [`BEGIN_READING`].
+pub(crate) async fn read_bounded<T, E>(
+    session: &mut Session,
+    read: impl AsyncFnOnce(&mut Session) -> Result<T, E>,
+) -> Result<Result<T, E>> {
+    with_timeout(async {
+        session.batch_execute(BEGIN_READING).await?;
+        let answer = read(session).await;
+        // A connection that is lost has been reported by the answer.
+        drop(session.batch_execute("ROLLBACK").await);
+        Ok(answer)
+    })
+    .await?
 }
 
 pub(crate) struct Queries {
@@ -83,7 +76,7 @@ pub(crate) struct Queries {
 }
 
 impl Connection for Queries {
-    async fn open(address: &str) -> Result<Self, Failure> {
+    async fn open(address: &str) -> Result<Self> {
         let (client, connection) = connect(address).await?;
         let task = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { client, task })
@@ -98,7 +91,7 @@ impl Connection for Queries {
 type Driver =
     tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
-async fn connect(address: &str) -> Result<(Client, Driver), Failure> {
+async fn connect(address: &str) -> Result<(Client, Driver)> {
     let (rest, options) = address::split(address);
     if let Some(why) = options.refusal {
         bail!("{why}");
@@ -247,7 +240,7 @@ fn description(address: &str, config: &Config) -> String {
 }
 
 /// Waits for an answer for at most [`TIMEOUT`].
-pub(crate) async fn with_timeout<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
+pub(crate) async fn with_timeout<T>(answer: impl Future<Output = T>) -> Result<T> {
     match timeout(TIMEOUT, answer).await {
         Ok(answer) => Ok(answer),
         Err(_) => bail!(

@@ -19,7 +19,7 @@ use rustls::{
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::text::one_line;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Tls {
     }
 
     /// The mode, and the connector that encrypts the connection.
-    pub(crate) fn connector(&self) -> Result<(SslMode, MakeRustlsConnect), Failure> {
+    pub(crate) fn connector(&self) -> Result<(SslMode, MakeRustlsConnect)> {
         let is_system = self.authorities.as_deref() == Some("system");
         let has_file = self.authorities.is_some();
         let (mode, trust) = match self.mode.as_deref() {
@@ -94,7 +94,7 @@ impl Tls {
         Ok((mode, MakeRustlsConnect::new(config)))
     }
 
-    fn roots(&self) -> Result<RootCertStore, Failure> {
+    fn roots(&self) -> Result<RootCertStore> {
         let mut roots = RootCertStore::empty();
         match self.authorities.as_deref() {
             None | Some("system") => {

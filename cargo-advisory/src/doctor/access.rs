@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::{Diagnosis, Level, RELOAD, alter_system, citus, grant_monitor};
 use crate::database::{cell, identifier, rows};
 use crate::duration::short;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::text::{joined, one_line, plural};
 
@@ -25,7 +25,7 @@ pub(super) async fn lease_table(
     facts: &Facts,
     table: &Table,
     is_named: bool,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let title = "lease_table";
     // Lower-case letters, digits and `_`, and a full stop.
     let name = table.name();
@@ -74,13 +74,10 @@ pub(super) async fn lease_table(
         (Level::Advice, "none")
     };
     let message = format!("role `{role}` has {some} of the rights on `{name}` that leases need");
-    Ok(Diagnosis::new(title, level, message)
-        .fix(format!(
-            "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"
-        ))
-        .fix(format!(
-            "GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"
-        )))
+    Ok(Diagnosis::new(title, level, message).fixes([
+        format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"),
+        format!("GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"),
+    ]))
 }
 
 /// A query for the columns of the table, four rights on it, the cache of the sequence, and a right
@@ -102,12 +99,10 @@ fn question(name: &str) -> String {
 pub(super) fn live_view(facts: &Facts) -> Diagnosis {
     let (name, role) = ("live_view", &facts.role);
     if facts.sees_all {
-        return Diagnosis::fine(
-            name,
-            format!(
-                "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
-            ),
+        let message = format!(
+            "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
         );
+        return Diagnosis::fine(name, message);
     }
     let message = format!(
         "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries"
@@ -149,7 +144,7 @@ async fn unseen(
     facts: &Facts,
     name: &'static str,
     what: &str,
-) -> Result<Option<Diagnosis>, Failure> {
+) -> Result<Option<Diagnosis>> {
     let unknown = |message: String| Diagnosis::new(name, Level::Unknown, message);
     let found = rows(client, UNTRACKED).await?;
     let count = cell(&found, 0).and_then(|count| count.parse().ok());
@@ -169,7 +164,7 @@ pub(super) async fn idle_sessions(
     client: &Client,
     facts: &Facts,
     bound: Duration,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "idle_sessions";
     let mut said = Vec::new();
     let mut fix = Vec::new();
@@ -198,12 +193,10 @@ pub(super) async fn idle_sessions(
         return Ok(unseen);
     }
     let bound = short(bound);
-    Ok(Diagnosis::fine(
-        name,
-        format!(
-            "no session that holds an advisory lock has been idle in a transaction for {bound}"
-        ),
-    ))
+    let message = format!(
+        "no session that holds an advisory lock has been idle in a transaction for {bound}"
+    );
+    Ok(Diagnosis::fine(name, message))
 }
 
 /// Idle sessions that hold advisory locks and belong to a pooler in transaction mode. They are
@@ -231,7 +224,7 @@ pub(super) async fn stranded_locks(
     client: &Client,
     facts: &Facts,
     seen: Option<&BTreeSet<i32>>,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "stranded_locks";
     let pids = seen.into_iter().flatten().map(ToString::to_string);
     let pids: Vec<String> = pids.collect();

@@ -3,7 +3,7 @@
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use crate::database::{cell, rows};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::text::one_line;
 
@@ -27,7 +27,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
+    pub(super) async fn ask(client: &Client) -> Result<Self> {
         let group = rows(client, GROUP).await?;
         let triggers = rows(client, TRIGGERS).await?;
         let name = |row: &SimpleQueryRow| {
@@ -51,20 +51,36 @@ pub(super) struct Managed {
 }
 
 /// Looks at how Citus manages a table; `None` for an ordinary table. `name` is its name in SQL.
-pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>, Failure> {
+pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>> {
     let table = format!("to_regclass({})::oid", literal(name));
-    let found = rows(client, &kind_question(&table)).await?;
+    let question = format!(
+        "SELECT CASE WHEN p.partmethod <> 'n' THEN 'distributed' \
+         WHEN p.repmodel = 't' THEN 'reference' \
+         WHEN p.colocationid <> 0 THEN 'distributed' \
+         WHEN p.autoconverted THEN 'converted' ELSE 'local' END FROM pg_catalog.pg_dist_partition AS p \
+         WHERE p.logicalrelid::oid = {table}"
+    );
+    let found = rows(client, &question).await?;
     let Some(kind) = cell(&found, 0) else {
         return Ok(None);
     };
-    let keys = rows(client, &foreign_keys_question(&table)).await?;
+    // Once the last foreign key is dropped, Citus turns the table into an ordinary one.
+    let question = format!(
+        "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I;', k.conrelid::regclass, k.conname) \
+         FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_dist_partition AS p \
+         ON p.logicalrelid::oid = \
+         CASE WHEN k.conrelid = {table} THEN k.confrelid ELSE k.conrelid END \
+         WHERE k.contype = 'f' AND k.conrelid <> k.confrelid \
+         AND (k.conrelid = {table} OR k.confrelid = {table}) ORDER BY 1"
+    );
+    let keys = rows(client, &question).await?;
     let keys = keys.iter().filter_map(|row| row.get(0)).map(str::to_owned);
     Ok(Some(Managed::of(name, kind, keys.collect())))
 }
 
 impl Managed {
-    /// `kind` is a word of [`kind_question`]. `foreign_keys` are the statements that drop the
-    /// foreign keys between the table and others that Citus manages.
+    /// `kind` is a word of the question in [`managed`]. `foreign_keys` are the statements that drop
+    /// the foreign keys between the table and others that Citus manages.
     fn of(name: &str, kind: &str, foreign_keys: Vec<String>) -> Self {
         let undistribute = || vec![format!("SELECT undistribute_table({});", literal(name))];
         let (kind, fix) = match kind {
@@ -78,28 +94,6 @@ impl Managed {
         };
         Self { kind, fix }
     }
-}
-
-fn kind_question(table: &str) -> String {
-    format!(
-        "SELECT CASE WHEN p.partmethod <> 'n' THEN 'distributed' \
-         WHEN p.repmodel = 't' THEN 'reference' \
-         WHEN p.colocationid <> 0 THEN 'distributed' \
-         WHEN p.autoconverted THEN 'converted' ELSE 'local' END FROM pg_catalog.pg_dist_partition AS p \
-         WHERE p.logicalrelid::oid = {table}"
-    )
-}
-
-/// Once the last foreign key is dropped, Citus turns the table into an ordinary one.
-fn foreign_keys_question(table: &str) -> String {
-    format!(
-        "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I;', k.conrelid::regclass, k.conname) \
-         FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_dist_partition AS p \
-         ON p.logicalrelid::oid = \
-         CASE WHEN k.conrelid = {table} THEN k.confrelid ELSE k.conrelid END \
-         WHERE k.contype = 'f' AND k.conrelid <> k.confrelid \
-         AND (k.conrelid = {table} OR k.confrelid = {table}) ORDER BY 1"
-    )
 }
 
 #[cfg(test)]

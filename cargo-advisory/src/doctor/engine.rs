@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::facts::Facts;
 use super::{Diagnosis, Level};
 use crate::database::{Connection, Queries, cell, rows};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::text::one_line;
 
 const NAME: &str = "engine";
@@ -28,30 +28,25 @@ const FEWER_SIGNS: &str = "SELECT version(), (SELECT concat('table ', n.nspname,
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE n.nspname = 'sys' AND c.relname = 'iam_pg_role_mappings')";
 
-enum Sign {
-    Version(&'static str),
-    /// `extension citus`
-    Object(&'static str),
-}
-
 /// An engine, with what its documentation and sources, or a trial, say of locks. The guide's page
 /// on several servers has the links.
 pub(super) struct Engine {
     name: &'static str,
-    sign: Sign,
+    /// `extension citus`, or `version` and a part of the version's text.
+    sign: &'static str,
     level: Level,
-    /// True if the guide has a table of results of a trial.
-    is_tried: bool,
     message: &'static str,
     fix: &'static [&'static str],
 }
 
+/// The engine on which the guide's results were tried.
+const TRIED: &str = "Citus";
+
 const ENGINES: [Engine; 12] = [
     Engine {
         name: "CockroachDB",
-        sign: Sign::Version("CockroachDB "),
+        sign: "version CockroachDB ",
         level: Level::Problem,
-        is_tried: false,
         message: "session-level locks lock nothing; transaction-level locks exist from 26.3, where a savepoint's rollback does not release them",
         fix: &[
             "Use transaction-level locks of 26.3 or later; `session::verify` refuses the others.",
@@ -59,25 +54,22 @@ const ENGINES: [Engine; 12] = [
     },
     Engine {
         name: "Aurora DSQL",
-        sign: Sign::Object("table sys.iam_pg_role_mappings"),
+        sign: "table sys.iam_pg_role_mappings",
         level: Level::Problem,
-        is_tried: false,
         message: "its transactions never wait for each other, and it has no savepoints, which every commit of a locked call uses",
         fix: &["Write the rule as a constraint, and repeat transactions that fail with 40001."],
     },
     Engine {
         name: "Shardman",
-        sign: Sign::Object("extension shardman"),
+        sign: "extension shardman",
         level: Level::Problem,
-        is_tried: false,
         message: "a lock excludes the sessions of its own node only; the locks of the whole cluster have functions of their own",
         fix: &["Connect all programs that share a lock to one node."],
     },
     Engine {
         name: "SPQR",
-        sign: Sign::Object("extension spqrguard"),
+        sign: "extension spqrguard",
         level: Level::Problem,
-        is_tried: false,
         message: "a lock excludes the sessions of its own shard only; through the router its statements are refused or go to every shard",
         fix: &["Connect to the shard that has the rows, as with shards of your own."],
     },
@@ -86,9 +78,8 @@ const ENGINES: [Engine; 12] = [
     Engine::with_several_writers("pgactive", "extension pgactive"),
     Engine {
         name: "Citus",
-        sign: Sign::Object("extension citus"),
+        sign: "extension citus",
         level: Level::Advice,
-        is_tried: true,
         message: "a lock excludes the sessions of its own node only, and Citus refuses leases and claims in each table that it manages",
         fix: &[
             "Connect all programs that share a lock to the coordinator.",
@@ -97,9 +88,8 @@ const ENGINES: [Engine; 12] = [
     },
     Engine {
         name: "YugabyteDB",
-        sign: Sign::Version("-YB-"),
+        sign: "version -YB-",
         level: Level::Advice,
-        is_tried: false,
         message: "locks exclude sessions on all nodes since 2025.1; `SKIP LOCKED` fails under SERIALIZABLE, and sessions draw from a sequence \
                   in blocks of 100",
         fix: &[
@@ -109,9 +99,8 @@ const ENGINES: [Engine; 12] = [
     },
     Engine {
         name: "Neon",
-        sign: Sign::Object("setting neon"),
+        sign: "setting neon",
         level: Level::Advice,
-        is_tried: false,
         message: "after five minutes without a query the server stops, which ends idle sessions with their session-level locks",
         fix: &[
             "Turn off scale to zero for a program that holds session-level locks while it is idle.",
@@ -119,17 +108,15 @@ const ENGINES: [Engine; 12] = [
     },
     Engine {
         name: "AlloyDB",
-        sign: Sign::Object("setting alloydb"),
+        sign: "setting alloydb",
         level: Level::Fine,
-        is_tried: false,
         message: "locks are those of PostgreSQL, on the primary",
         fix: &[],
     },
     Engine {
         name: "Aurora",
-        sign: Sign::Object("function aurora_version"),
+        sign: "function aurora_version",
         level: Level::Fine,
-        is_tried: false,
         message: "locks are those of PostgreSQL, on the writer; a reader that forwards writes refuses savepoints and sequences, and so locked \
                   calls and leases",
         fix: &[],
@@ -142,23 +129,19 @@ const YUGABYTE: u32 = 2025;
 pub(super) enum Found {
     /// None of [`ENGINES`].
     PostgreSql,
-    Engine {
-        engine: &'static Engine,
-        version: String,
-    },
+    /// The engine, and its version.
+    Engine(&'static Engine, String),
     /// The reason why the engine cannot be determined.
     Unknown(String),
 }
 
 /// Fails only if the database cannot be reached.
-pub(super) async fn find(address: &str) -> Result<Found, Failure> {
+pub(super) async fn find(address: &str) -> Result<Found> {
     let queries = Queries::open(address).await?;
-    let asked = match rows(&queries.client, SIGNS).await {
-        Ok(found) => Ok(found),
-        Err(failure) => rows(&queries.client, FEWER_SIGNS)
-            .await
-            .map_err(|_| failure),
-    };
+    let mut asked = rows(&queries.client, SIGNS).await;
+    if asked.is_err() {
+        asked = rows(&queries.client, FEWER_SIGNS).await.or(asked);
+    }
     queries.close().await;
     Ok(match asked {
         Ok(found) => {
@@ -170,24 +153,22 @@ pub(super) async fn find(address: &str) -> Result<Found, Failure> {
 }
 
 fn recognize(version: &str, signs: &str) -> Found {
-    let engine = ENGINES.iter().find(|engine| match engine.sign {
-        Sign::Version(part) => version.contains(part),
-        Sign::Object(object) => signs.split(',').any(|sign| sign == object),
-    });
-    let version = one_line(version);
-    engine.map_or(Found::PostgreSql, |engine| Found::Engine {
-        engine,
-        version,
-    })
+    let is_found = |engine: &&Engine| match engine.sign.strip_prefix("version ") {
+        Some(part) => version.contains(part),
+        None => signs.split(',').any(|sign| sign == engine.sign),
+    };
+    match ENGINES.iter().find(is_found) {
+        Some(engine) => Found::Engine(engine, one_line(version)),
+        None => Found::PostgreSql,
+    }
 }
 
 impl Engine {
     const fn with_several_writers(name: &'static str, extension: &'static str) -> Self {
         Self {
             name,
-            sign: Sign::Object(extension),
+            sign: extension,
             level: Level::Problem,
-            is_tried: false,
             message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
             fix: &["Connect all programs that share a lock to one node."],
         }
@@ -195,10 +176,9 @@ impl Engine {
 
     /// What it means for locks, with the source of that.
     fn describe(&self) -> String {
-        let source = if self.is_tried {
-            "as tried"
-        } else {
-            "by its documentation"
+        let source = match self.name {
+            TRIED => "as tried",
+            _ => "by its documentation",
         };
         format!("{}, {source}: {}", self.name, self.message)
     }
@@ -213,13 +193,10 @@ impl Found {
                 return Diagnosis::fine(NAME, message);
             }
             Self::Unknown(why) => {
-                return Diagnosis::new(
-                    NAME,
-                    Level::Unknown,
-                    format!("cannot be determined: {why}"),
-                );
+                let message = format!("cannot be determined: {why}");
+                return Diagnosis::new(NAME, Level::Unknown, message);
             }
-            Self::Engine { engine, version } => (engine, version),
+            Self::Engine(engine, version) => (engine, version),
         };
         if yugabyte_release(version).is_some_and(|release| release < YUGABYTE) {
             let message = format!("YugabyteDB before 2025.1 has no advisory locks: {version}");
@@ -251,7 +228,7 @@ impl Found {
     /// Names the engine in a failure that it may explain.
     pub(super) fn explain(&self, failure: Failure) -> Failure {
         match self {
-            Self::Engine { engine, .. } => {
+            Self::Engine(engine, _) => {
                 Failure::Input(format!("{failure}; this is {}", engine.describe()))
             }
             Self::PostgreSql | Self::Unknown(_) => failure,

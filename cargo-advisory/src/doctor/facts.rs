@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use super::citus::Node;
 use crate::database::{cell, rows};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::text::one_line;
 
 /// `pg_settings` has each setting of this session, in the base unit. It includes the settings of
@@ -45,7 +45,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
+    pub(super) async fn ask(client: &Client) -> Result<Self> {
         let server = rows(client, SERVER).await?;
         let text = |at: usize| one_line(cell(&server, at).unwrap_or_default());
         let settings = rows(client, SETTINGS).await?.into_iter().filter_map(|row| {

@@ -1,14 +1,14 @@
 //! Judges job tables: their columns, their indexes, and times without a zone.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::facts::Facts;
 use super::{Diagnosis, Level, citus};
 use crate::database::rows;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
-use crate::migration::claim::indexes;
+use crate::migration::claim::{hash_of, indexes};
 use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that have the columns of a claim, and so may be job tables.
@@ -24,7 +24,7 @@ const LONGEST_HOLDER: u64 = 100;
 
 /// The reason why job tables are not looked at; `None` if those of the program are known, or if
 /// there seem to be none.
-pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<String>, Failure> {
+pub(super) async fn unseen(client: &Client, is_known: bool) -> Result<Option<String>> {
     if is_known {
         return Ok(None);
     }
@@ -52,20 +52,8 @@ struct Index {
     condition: String,
 }
 
-/// The problems of the tables.
-struct Problems {
-    level: Level,
-    said: Vec<String>,
-    fix: Vec<String>,
-}
-
-impl Problems {
-    fn add(&mut self, level: Level, what: String, statement: Option<String>) {
-        self.level = self.level.min(level);
-        self.said.push(what);
-        self.fix.extend(statement);
-    }
-}
+/// What is wrong with a table, and the statement that corrects it.
+type Problem = (Level, String, Option<String>);
 
 /// Checks that the job tables have the columns and indexes that the program's claims need.
 pub(super) async fn job_tables(
@@ -73,19 +61,15 @@ pub(super) async fn job_tables(
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "job_tables";
-    let mut problems = Problems {
-        level: Level::Fine,
-        said: Vec::new(),
-        fix: Vec::new(),
-    };
+    let mut problems: Vec<Problem> = Vec::new();
     for table in tables {
         let label = table.label();
         let columns = columns(client, table).await?;
         if columns.is_empty() {
             let what = format!("there is no table `{label}`, or this role may not see it");
-            problems.add(Level::Problem, what, None);
+            problems.push((Level::Problem, what, None));
             continue;
         }
         check_columns(table, &columns, &mut problems);
@@ -94,32 +78,33 @@ pub(super) async fn job_tables(
         {
             let what = format!("`{label}` is {}, which refuses every claim", managed.kind);
             let statements = (!managed.fix.is_empty()).then(|| managed.fix.join(" "));
-            problems.add(Level::Problem, what, statements);
+            problems.push((Level::Problem, what, statements));
         }
         check_indexes(table, &indexes_of(client, table).await?, &mut problems);
     }
-    let Problems { level, said, fix } = problems;
-    if !said.is_empty() {
-        return Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix));
+    if let Some(level) = problems.iter().map(|(level, ..)| *level).min() {
+        let message = joined(problems.iter().map(|(_, what, _)| what), "; ");
+        let fix = problems.into_iter().filter_map(|(.., fix)| fix);
+        return Ok(Diagnosis::new(name, level, message).fixes(fix));
     }
     let names = in_backticks(tables.iter().map(JobTable::label));
     Ok(match unseen {
         Some(why) => Diagnosis::new(name, Level::Unknown, format!("not looked at: {why}")),
         None if tables.is_empty() => Diagnosis::fine(name, "no table has the columns of a claim"),
-        None => Diagnosis::fine(
-            name,
-            format!("{names}: claims find their columns and their indexes"),
-        ),
+        None => {
+            let message = format!("{names}: claims find their columns and their indexes");
+            Diagnosis::fine(name, message)
+        }
     })
 }
 
-fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Problems) {
+fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Vec<Problem>) {
     let label = table.label();
     for (argument, column) in &table.claim.columns {
         let Some(found) = columns.iter().find(|found| found.name == *column) else {
             let column = one_line(column);
             let what = format!("`{label}` lacks the column `{column}`, so every claim fails");
-            problems.add(Level::Problem, what, None);
+            problems.push((Level::Problem, what, None));
             continue;
         };
         let Some(longest) = found.longest else {
@@ -147,11 +132,11 @@ fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Problems) 
         let (name, quoted) = (table.quoted(), quoted(&found.name));
         let statement = format!("ALTER TABLE {name} ALTER COLUMN {quoted} TYPE text;");
         let what = format!("`{column}` of `{label}` is {sql_type}{what}");
-        problems.add(level, what, Some(statement));
+        problems.push((level, what, Some(statement)));
     }
 }
 
-fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
+fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Vec<Problem>) {
     let label = table.label();
     let needed = indexes(table);
     for (name, definition) in &needed {
@@ -183,7 +168,7 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
         };
         let (name, on) = (quoted(name), table.quoted());
         let statement = format!("CREATE INDEX CONCURRENTLY {name} ON {on} {definition};");
-        problems.add(Level::Advice, what, Some(statement));
+        problems.push((Level::Advice, what, Some(statement)));
     }
     for index in there {
         let is_needed = needed.iter().any(|(name, _)| *name == index.name);
@@ -197,7 +182,7 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Problems) {
                 one_line(&index.name)
             );
             let statement = format!("DROP INDEX CONCURRENTLY {};", table.qualified(&index.name));
-            problems.add(Level::Advice, what, Some(statement));
+            problems.push((Level::Advice, what, Some(statement)));
         }
     }
 }
@@ -207,24 +192,10 @@ fn parts(condition: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The names of UTC.
-const UTC: [&str; 8] = [
-    "UTC",
-    "Etc/UTC",
-    "GMT",
-    "Etc/GMT",
-    "UCT",
-    "Etc/UCT",
-    "Zulu",
-    "Universal",
-];
+const UTC: &str = "UTC Etc/UTC GMT Etc/GMT UCT Etc/UCT Zulu Universal";
 /// The defaults that give the time of the session.
-const LOCAL: [&str; 5] = [
-    "now()",
-    "current_timestamp",
-    "localtimestamp",
-    "clock_timestamp()",
-    "statement_timestamp()",
-];
+const LOCAL: &str =
+    "now() current_timestamp localtimestamp clock_timestamp() statement_timestamp()";
 
 /// Checks that times without a zone are written as the claims read them, in UTC.
 pub(super) async fn time_zone(
@@ -232,10 +203,10 @@ pub(super) async fn time_zone(
     facts: &Facts,
     tables: &[JobTable],
     unseen: Option<&String>,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "time_zone";
     let zone = one_line(facts.setting("TimeZone").unwrap_or_default());
-    let is_utc = UTC.contains(&&*zone);
+    let is_utc = UTC.split(' ').any(|name| name == zone);
     let (mut local, mut fix, mut count) = (Vec::new(), Vec::new(), 0);
     for table in tables {
         for column in columns(client, table).await? {
@@ -247,16 +218,15 @@ pub(super) async fn time_zone(
             }
             count += 1;
             let default = column.default.to_lowercase();
-            if LOCAL.iter().any(|local| default.contains(local)) && !default.contains("utc") {
+            if LOCAL.split(' ').any(|local| default.contains(local)) && !default.contains("utc") {
                 local.push(format!(
                     "`{}` of `{}`",
                     one_line(&column.name),
                     table.label()
                 ));
+                let (table, column) = (table.quoted(), quoted(&column.name));
                 fix.push(format!(
-                    "ALTER TABLE {} ALTER COLUMN {} SET DEFAULT (now() AT TIME ZONE 'UTC');",
-                    table.quoted(),
-                    quoted(&column.name)
+                    "ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT (now() AT TIME ZONE 'UTC');"
                 ));
             }
         }
@@ -273,17 +243,15 @@ pub(super) async fn time_zone(
         let message = format!("the default of {local} writes the time of the session, {when}");
         return Ok(Diagnosis::new(name, level, message).fixes(fix));
     }
-    Ok(Diagnosis::fine(
-        name,
-        match (count, unseen) {
-            (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
-            (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
-            _ => format!("`{zone}`: times without a zone are written and read in UTC"),
-        },
-    ))
+    let message = match (count, unseen) {
+        (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
+        (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
+        _ => format!("`{zone}`: times without a zone are written and read in UTC"),
+    };
+    Ok(Diagnosis::fine(name, message))
 }
 
-async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failure> {
+async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>> {
     let question = format!(
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod), \
          CASE WHEN a.atttypid = ANY ('{{1042,1043}}'::oid[]) \
@@ -295,17 +263,20 @@ async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>, Failu
          AND NOT a.attisdropped",
         literal(&table.quoted())
     );
+    let column = |row: SimpleQueryRow| {
+        let text = |at: usize| row.get(at).unwrap_or_default().to_owned();
+        Column {
+            name: text(0),
+            sql_type: text(1),
+            longest: text(2).parse().ok(),
+            default: text(3),
+        }
+    };
     let found = rows(client, &question).await?;
-    let column = found.iter().map(|row| Column {
-        name: row.get(0).unwrap_or_default().to_owned(),
-        sql_type: row.get(1).unwrap_or_default().to_owned(),
-        longest: row.get(2).and_then(|longest| longest.parse().ok()),
-        default: row.get(3).unwrap_or_default().to_owned(),
-    });
-    Ok(column.collect())
+    Ok(found.into_iter().map(column).collect())
 }
 
-async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Failure> {
+async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>> {
     // One row for each column of an index. Bit 1 is a descending order, bit 2 is nulls first.
     let question = format!(
         "SELECT c.relname, i.indisvalid AND i.indisready, COALESCE(pg_get_expr(i.indpred, i.indrelid, true), ''), \
@@ -349,10 +320,7 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>, Fai
 fn expression(written: &str) -> String {
     let column = written.strip_prefix("hash_record_extended(ROW(");
     match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
-        Some(column) => format!(
-            "pg_catalog.hash_record_extended(ROW({}),0)",
-            in_quotes(column)
-        ),
+        Some(column) => hash_of(&in_quotes(column)),
         None => written.to_owned(),
     }
 }

@@ -13,7 +13,7 @@ use advisory_runtime::cancel::told_process_id;
 use super::facts::Facts;
 use super::{Diagnosis, Level, alter_role};
 use crate::database::{Connection, Queries, cell, rows, with_timeout};
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 
 /// How often the sessions of the connections are compared. A pooler that others use too assigns
 /// sessions by chance.
@@ -24,6 +24,7 @@ const SESSION: &str = "SELECT pg_backend_pid(), a.backend_start < \
      to_timestamp('{}'::float8), date_part('epoch', clock_timestamp()) \
      FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = pg_backend_pid()";
 
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pooler {
     None,
     Session,
@@ -49,7 +50,7 @@ struct Link {
 }
 
 impl Link {
-    async fn open(address: &str) -> Result<Self, Failure> {
+    async fn open(address: &str) -> Result<Self> {
         Ok(Self {
             queries: Queries::open(address).await?,
             seen: RefCell::default(),
@@ -64,14 +65,14 @@ impl Link {
 
     /// The server process that serves it, `true` if the process is older than a time of the
     /// server's clock, and the current time.
-    async fn session(&self, before: &str) -> Result<(String, bool, String), Failure> {
+    async fn session(&self, before: &str) -> Result<(String, bool, String)> {
         let found = rows(&self.queries.client, &SESSION.replace("{}", before)).await?;
         let text = |at: usize| cell(&found, at).unwrap_or_default();
         self.seen.borrow_mut().extend(text(0).parse::<i32>());
         Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
     }
 
-    async fn pid(&self) -> Result<String, Failure> {
+    async fn pid(&self) -> Result<String> {
         Ok(self.session("0").await?.0)
     }
 
@@ -82,7 +83,7 @@ impl Link {
     }
 
     /// Returns `true` if it acquires, or releases, a lock.
-    async fn answer(&self, function: &str, key: &str) -> Result<bool, Failure> {
+    async fn answer(&self, function: &str, key: &str) -> Result<bool> {
         let query = format!("SELECT pg_catalog.{function}({key})");
         let found = rows(&self.queries.client, &query).await?;
         Ok(cell(&found, 0) == Some("t"))
@@ -91,7 +92,7 @@ impl Link {
 
 /// Looks for a pooler. Also returns the server processes that have served this command. Fails only
 /// if the database cannot be reached at all.
-pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failure> {
+pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>)> {
     let first = Link::open(address).await?;
     let (_, _, now) = first.session("0").await?;
     let mut seen = first.close().await;
@@ -111,7 +112,7 @@ pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>), Failu
     Ok((kind, seen))
 }
 
-async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Failure> {
+async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler> {
     // No lock is acquired before this: if sessions are shared, a lock can stay on one that no
     // connection gets again.
     let pids = [one.pid().await?, other.pid().await?];
@@ -220,40 +221,30 @@ mod tests {
             (Pooler::Statement, Level::Problem, Level::Problem),
             (Pooler::LocksExcludeNobody, Level::Problem, Level::Problem),
             (
-                Pooler::Unknown("no answer".to_owned()),
+                Pooler::Unknown(String::new()),
                 Level::Unknown,
                 Level::Unknown,
             ),
         ] {
-            let judged = |name: Option<&str>| {
+            let found = [None, Some("session"), Some("transaction")].map(|name| {
                 let mut facts = Facts::default();
                 facts.named_pooler = name.map(str::to_owned);
-                judge(&facts, &pooler)
-            };
-            let other = judged(Some("session"));
-            let (found, named) = (judged(None), judged(Some("transaction")));
-            assert_eq!(
-                [&found.level, &other.level, &named.level],
-                [&level, &level, &named_level]
-            );
-            let says_so = named.message.contains("`advisory.pooler`");
+                let found = judge(&facts, &pooler);
+                (found.level, found.message.contains("`advisory.pooler`"))
+            });
             let is_said = matches!(pooler, Pooler::None | Pooler::Transaction);
-            assert_eq!(says_so, is_said, "{}", named.message);
-            let says_so = found.message.contains("`advisory.pooler`");
-            assert!(!says_so, "{}", found.message);
+            let expected = [(level, false), (level, false), (named_level, is_said)];
+            assert_eq!(found, expected, "{pooler:?}");
             let shares = matches!(pooler, Pooler::Transaction | Pooler::Statement);
             assert_eq!(pooler.shares_sessions(), shares);
         }
     }
 
-    fn found(server: &Server) -> &'static str {
+    /// The result without the reason why it is not known.
+    fn found(server: &Server) -> Pooler {
         match server.find().0 {
-            Pooler::None => "none",
-            Pooler::Session => "session",
-            Pooler::Transaction => "transaction",
-            Pooler::Statement => "statement",
-            Pooler::LocksExcludeNobody => "locks exclude nobody",
-            Pooler::Unknown(_) => "unknown",
+            Pooler::Unknown(_) => Pooler::Unknown(String::new()),
+            known => known,
         }
     }
 
@@ -275,33 +266,29 @@ mod tests {
             ..direct
         };
         let (is_older, pids) = (true, [11, 12, 12]);
+        let is_one = Server {
+            startup_pids: pids,
+            pids,
+            ..shares(pids)
+        };
+        let in_statements = "not allowed in statement pooling mode (statement pool)";
         for (server, kind) in [
-            (direct, "none"),
-            (Server { is_older, ..direct }, "session"),
-            (renumbers([11, 99, 13]), "session"),
+            (direct, Pooler::None),
+            (Server { is_older, ..direct }, Pooler::Session),
+            (renumbers([11, 99, 13]), Pooler::Session),
             // The sessions of the first and the last connection show nothing.
-            (renumbers([99, 12, 99]), "none"),
+            (renumbers([99, 12, 99]), Pooler::None),
             // A session that changes hands.
-            (shares([11, 12, 14]), "transaction"),
-            (shares([11, 14, 13]), "transaction"),
-            (shares([11, 13, 12]), "transaction"),
-            (
-                Server {
-                    startup_pids: pids,
-                    pids,
-                    ..shares(pids)
-                },
-                "transaction",
-            ),
-            (
-                refuses("not allowed in statement pooling mode (statement pool)"),
-                "statement",
-            ),
-            (refuses("no more connections allowed"), "unknown"),
+            (shares([11, 12, 14]), Pooler::Transaction),
+            (shares([11, 14, 13]), Pooler::Transaction),
+            (shares([11, 13, 12]), Pooler::Transaction),
+            (is_one, Pooler::Transaction),
+            (refuses(in_statements), Pooler::Statement),
+            (refuses("no more"), Pooler::Unknown(String::new())),
             // A lock that two get, or that cannot be released.
-            (locks([false, false], true), "locks exclude nobody"),
-            (locks([true, true], true), "locks exclude nobody"),
-            (locks([true, false], false), "locks exclude nobody"),
+            (locks([false, false], true), Pooler::LocksExcludeNobody),
+            (locks([true, true], true), Pooler::LocksExcludeNobody),
+            (locks([true, false], false), Pooler::LocksExcludeNobody),
         ] {
             assert_eq!(found(&server), kind);
         }
@@ -339,7 +326,7 @@ mod tests {
             connections: 2,
             ..Server::default()
         };
-        assert_eq!(found(&server), "unknown");
+        assert_eq!(found(&server), Pooler::Unknown(String::new()));
         assert_eq!(server.find().1, [11, 12].into());
     }
 }

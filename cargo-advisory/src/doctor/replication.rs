@@ -4,7 +4,7 @@ use tokio_postgres::Client;
 
 use super::{Diagnosis, Level};
 use crate::database::rows;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::text::{joined, one_line, plural};
 
 /// The tables that enabled subscriptions write. Those that this database also publishes come first.
@@ -19,7 +19,7 @@ const SUBSCRIBED: &str = "SELECT format('%I.%I', n.nspname, c.relname), \
 
 const NAMED: usize = 3;
 
-pub(super) async fn judge(client: &Client) -> Result<Diagnosis, Failure> {
+pub(super) async fn judge(client: &Client) -> Result<Diagnosis> {
     let name = "logical_replication";
     let found = match rows(client, SUBSCRIBED).await {
         Ok(found) => found,
@@ -50,10 +50,8 @@ pub(super) async fn judge(client: &Client) -> Result<Diagnosis, Failure> {
         Diagnosis::new(name, Level::Advice, message)
             .fix("Write these tables, and take their locks and leases, on the server that publishes them.")
     } else {
-        Diagnosis::fine(
-            name,
-            "this database has no enabled subscription of PostgreSQL's own",
-        )
+        let message = "this database has no enabled subscription of PostgreSQL's own";
+        Diagnosis::fine(name, message)
     })
 }
 

@@ -7,13 +7,9 @@ use tokio_postgres::Client;
 use super::facts::Facts;
 use super::{Diagnosis, Level};
 use crate::database::{cell, identifier, rows};
-use crate::failure::Failure;
+use crate::failure::Result;
 
-pub(super) async fn judge(
-    client: &Client,
-    facts: &Facts,
-    table: &Table,
-) -> Result<Diagnosis, Failure> {
+pub(super) async fn judge(client: &Client, facts: &Facts, table: &Table) -> Result<Diagnosis> {
     let title = "lease_sequence";
     let fine = |message: &str| Ok(Diagnosis::fine(title, message));
     // Lower-case letters, digits and `_`, and a full stop.

@@ -5,7 +5,7 @@ use tokio_postgres::{Client, SimpleQueryRow};
 use super::facts::Facts;
 use super::{Diagnosis, Level, alter_system};
 use crate::database::{cell, rows};
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::text::{joined, one_line};
 
 /// The number of locks in the shared table, without those on the fast path and predicate locks.
@@ -77,7 +77,7 @@ pub(super) async fn lock_table(
     client: &Client,
     facts: &Facts,
     most_keys: Option<&(u64, String)>,
-) -> Result<Diagnosis, Failure> {
+) -> Result<Diagnosis> {
     let name = "lock_table";
     let capacity = capacity(facts);
     let used = rows(client, USED).await?;

@@ -9,7 +9,7 @@ use super::facts::Facts;
 use super::{Diagnosis, Level, grant_monitor};
 use crate::database::rows;
 use crate::duration::short;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::guard::literal;
 use crate::text::one_line;
 
@@ -28,7 +28,7 @@ const OLDEST: &str = "SELECT a.pid::text, a.application_name, CAST(date_part('ep
      WHERE p.database = current_database() \
      ORDER BY 3 DESC NULLS LAST LIMIT 1";
 
-pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Diagnosis, Failure> {
+pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Diagnosis> {
     let name = "oldest_snapshot";
     let found = rows(client, OLDEST).await?;
     let oldest = found.first().and_then(|row| {
@@ -57,11 +57,9 @@ pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Diagnosis, F
         let message = "this role does not see the snapshots of other roles' sessions";
         return Ok(Diagnosis::new(name, Level::Unknown, message).fix(grant_monitor(facts)));
     }
-    Ok(Diagnosis::fine(
-        name,
-        format!(
-            "no transaction of this database is older than {}; replication slots and standbys were not looked at",
-            short(LONGEST)
-        ),
-    ))
+    let message = format!(
+        "no transaction of this database is older than {}; replication slots and standbys were not looked at",
+        short(LONGEST)
+    );
+    Ok(Diagnosis::fine(name, message))
 }

@@ -5,7 +5,6 @@ use tokio_postgres::Client;
 use super::facts::Facts;
 use super::{Diagnosis, Level};
 use crate::database::{cell, identifier, rows};
-use crate::failure::Failure;
 use crate::guard::literal;
 use crate::job_table::JobTable;
 use crate::text::in_backticks;
@@ -31,7 +30,7 @@ impl Tables {
         lease_table: &str,
         jobs: &[JobTable],
         unseen: Option<String>,
-    ) -> Result<Self, Failure> {
+    ) -> Self {
         let mut names = vec![lease_table.to_owned()];
         names.extend(jobs.iter().map(JobTable::quoted));
         let mut known = Vec::new();
@@ -47,7 +46,7 @@ impl Tables {
                 });
             }
         }
-        Ok(Self { known, unseen })
+        Self { known, unseen }
     }
 
     /// A role to which policies apply reads no rows, and gets no error.
@@ -90,18 +89,14 @@ impl Tables {
 
     /// The answer if nothing is wrong, with the names of the tables.
     fn fine(&self, name: &'static str, what: &str) -> Diagnosis {
-        let mut looked = "there is no lease table".to_owned();
-        if !self.known.is_empty() {
-            let names = in_backticks(self.known.iter().map(|table| &table.name));
-            looked = format!("{names}: {what}");
+        let mut message = match in_backticks(self.known.iter().map(|table| &table.name)) {
+            none if none.is_empty() => "there is no lease table".to_owned(),
+            names => format!("{names}: {what}"),
+        };
+        if let Some(why) = &self.unseen {
+            message = format!("{message}; not looked at: {why}");
         }
-        Diagnosis::fine(
-            name,
-            match &self.unseen {
-                Some(why) => format!("{looked}; not looked at: {why}"),
-                None => looked,
-            },
-        )
+        Diagnosis::fine(name, message)
     }
 }
 

@@ -70,11 +70,9 @@ fn lock_timeout(facts: &Facts) -> Diagnosis {
 
 /// The `lock_timeout` that each advice uses, which is shorter than `statement_timeout`.
 fn best_lock_timeout(facts: &Facts) -> String {
-    let half = facts.time("statement_timeout") / 2;
-    let best = if half.is_zero() {
-        LOCK_TIMEOUT
-    } else {
-        LOCK_TIMEOUT.min(half)
+    let best = match facts.time("statement_timeout") / 2 {
+        Duration::ZERO => LOCK_TIMEOUT,
+        half => LOCK_TIMEOUT.min(half),
     };
     format!("'{}'", exact(best.max(Duration::from_millis(1))))
 }
@@ -99,17 +97,15 @@ fn statement_timeout(facts: &Facts) -> Diagnosis {
 
 fn transaction_timeout(facts: &Facts) -> Diagnosis {
     let name = "transaction_timeout";
-    Diagnosis::fine(
-        name,
-        match (facts.setting(name), facts.time(name)) {
-            (None, _) => "not available before PostgreSQL 17".to_owned(),
-            (_, Duration::ZERO) => "off: a body may take as long as it needs".to_owned(),
-            (_, bound) => format!(
-                "{}: a body that takes longer loses its session and its lock, with 25P04; so does a migration",
-                exact(bound)
-            ),
-        },
-    )
+    let message = match (facts.setting(name), facts.time(name)) {
+        (None, _) => "not available before PostgreSQL 17".to_owned(),
+        (_, Duration::ZERO) => "off: a body may take as long as it needs".to_owned(),
+        (_, bound) => format!(
+            "{}: a body that takes longer loses its session and its lock, with 25P04; so does a migration",
+            exact(bound)
+        ),
+    };
+    Diagnosis::fine(name, message)
 }
 
 fn idle_session(facts: &Facts) -> Diagnosis {
@@ -180,12 +176,8 @@ fn keepalives(facts: &Facts) -> Diagnosis {
     let silence = facts.time("tcp_keepalives_idle").saturating_add(probes);
     let time = short(silence);
     if silence <= LONGEST_SILENCE {
-        return Diagnosis::fine(
-            name,
-            format!(
-                "{time}: a client whose machine is gone loses its session, and its locks, after that"
-            ),
-        );
+        let message = "a client whose machine is gone loses its session, and its locks, after that";
+        return Diagnosis::fine(name, format!("{time}: {message}"));
     }
     let message = format!(
         "{time}: a client whose machine is gone keeps its session, and its locks, for that long; for the client's side, write \
@@ -213,12 +205,8 @@ fn tcp_user_timeout(facts: &Facts) -> Diagnosis {
             "{time}: a client whose network fails while an answer is on its way keeps its locks for that long"
         )
     } else {
-        return Diagnosis::fine(
-            name,
-            format!(
-                "{time}: a client that does not acknowledge an answer loses its session, and its locks, after that"
-            ),
-        );
+        let message = "a client that does not acknowledge an answer loses its session, and its locks, after that";
+        return Diagnosis::fine(name, format!("{time}: {message}"));
     };
     Diagnosis::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"))
 }

@@ -65,10 +65,8 @@ mod tests {
     fn more_than_are_shown_is_said_of_errors_and_of_notices() {
         let finding = |kind| Finding {
             kind,
-            message: String::new(),
             places: vec![Place::line(Path::new("locks.md"), 1)],
-            notes: Vec::new(),
-            help: String::new(),
+            ..Finding::default()
         };
         let root = SourceRoot::find(None);
         for (errors, notices, is_said) in [

@@ -13,29 +13,13 @@ use crate::json;
 use crate::source_root::{Located, SourceRoot};
 use crate::text::{joined, printable};
 
-const RULES: [(&str, &str); 6] = [
-    ("collision", "Two different locks have one possible key"),
-    (
-        "drift",
-        "The registry document is not what `cargo advisory dump` would write",
-    ),
-    (
-        "key-change",
-        "A lock does not take every key that it took in an earlier release",
-    ),
-    (
-        "claim-change",
-        "Workers of an earlier release and of this one do not exclude each other, or claim in another order",
-    ),
-    (
-        "guard",
-        "A guarded table has no trigger for its lock, or one that does not compute its key",
-    ),
-    (
-        ADVICE,
-        "A constraint says the rule of a lock, or could, or an index is missing",
-    ),
-];
+const RULES: &str = "\
+collision: Two different locks have one possible key
+drift: The registry document is not what `cargo advisory dump` would write
+key-change: A lock does not take every key that it took in an earlier release
+claim-change: Workers of an earlier release and of this one do not exclude each other, or claim in another order
+guard: A guarded table has no trigger for its lock, or one that does not compute its key
+advice: A constraint says the rule of a lock, or could, or an index is missing";
 
 /// The registry's page explains every kind.
 const PAGE: &str = concat!(
@@ -53,7 +37,16 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-');
 
 pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
-    let rules = RULES.map(|(kind, means)| rule(kind, means));
+    let rules = rules().map(|(kind, means)| {
+        json!({
+            "id": kind,
+            "shortDescription": { "text": means },
+            "fullDescription": { "text": means },
+            "help": { "text": format!("Each finding ends with what to write. {PAGE}") },
+            "helpUri": PAGE,
+            "defaultConfiguration": { "level": level(kind) },
+        })
+    });
     let results: Vec<Value> = findings.iter().map(|found| result(found, root)).collect();
     json::pretty(&json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -63,7 +56,7 @@ pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
                 "name": NAME,
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                "rules": rules,
+                "rules": rules.collect::<Vec<_>>(),
             } },
             "originalUriBaseIds": { "%SRCROOT%": { "description": { "text": "The root of the repository" } } },
             "results": results,
@@ -71,19 +64,13 @@ pub(crate) fn write(findings: &[Finding], root: &SourceRoot) -> String {
     }))
 }
 
-fn level(kind: &str) -> &'static str {
-    if kind == ADVICE { "note" } else { "error" }
+/// The kinds of findings, with what each means.
+fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
+    RULES.lines().filter_map(|line| line.split_once(": "))
 }
 
-fn rule(kind: &str, means: &str) -> Value {
-    json!({
-        "id": kind,
-        "shortDescription": { "text": means },
-        "fullDescription": { "text": means },
-        "help": { "text": format!("Each finding ends with what to write. {PAGE}") },
-        "helpUri": PAGE,
-        "defaultConfiguration": { "level": level(kind) },
-    })
+fn level(kind: &str) -> &'static str {
+    if kind == ADVICE { "note" } else { "error" }
 }
 
 fn result(finding: &Finding, root: &SourceRoot) -> Value {
@@ -98,7 +85,7 @@ fn result(finding: &Finding, root: &SourceRoot) -> Value {
     let related: Vec<Value> = related.collect();
     json!({
         "ruleId": finding.kind,
-        "ruleIndex": RULES.iter().position(|(kind, _)| *kind == finding.kind),
+        "ruleIndex": rules().position(|(kind, _)| kind == finding.kind),
         "level": level(finding.kind),
         "message": { "text": finding.in_lines() },
         "locations": [location(&first)],
@@ -140,8 +127,7 @@ mod tests {
             kind,
             message: message.to_owned(),
             places: (0..places).map(place).collect(),
-            notes: Vec::new(),
-            help: String::new(),
+            ..Finding::default()
         }
     }
 

@@ -8,17 +8,16 @@ use std::fmt::Write;
 
 use advisory_pattern::{Derivation, Filter, LockedKey, Part, Pattern, Placeholder, Shape};
 
+use advisory_runtime::Key;
+
 use super::{Guard, literal};
 
 pub(super) enum KeySql {
-    /// A number that does not depend on the row.
-    BigInt(i64),
-    /// Two numbers that do not depend on the row.
-    Pair(i32, i32),
-    /// An expression over the row `written`.
-    OfRow(String),
-    /// A pair: the first half, and an expression for the second.
-    HalfOfRow(i32, String),
+    /// A key that does not depend on the row.
+    Fixed(Key),
+    /// The first half of a pair, if it is one, and an expression over the row `written` for the
+    /// rest.
+    OfRow(Option<i32>, String),
 }
 
 /// A column and the types that render as its shape. The migration checks the column's type.
@@ -39,23 +38,22 @@ impl Guard {
             ));
         }
         if let Some((first, second)) = self.key.pair(self.derivation) {
-            return Ok(KeySql::Pair(first, second));
+            return Ok(KeySql::Fixed(Key::IntInt(first, second)));
         }
-        match &self.key {
-            LockedKey::BigInt(number) => Ok(KeySql::BigInt(*number)),
+        Ok(match &self.key {
+            LockedKey::BigInt(number) => KeySql::Fixed(Key::BigInt(*number)),
             LockedKey::IntPattern(first, pattern) => {
-                let second = self.pattern_sql(pattern)?;
-                Ok(KeySql::HalfOfRow(*first, second))
+                KeySql::OfRow(Some(*first), self.pattern_sql(pattern)?)
             }
-            LockedKey::IntInt(..) => Err(
-                "SQL cannot compute a pair with an expression from a row: use a key pattern"
-                    .to_owned(),
-            ),
+            LockedKey::IntInt(..) => {
+                let why = "SQL cannot compute a pair with an expression from a row";
+                return Err(format!("{why}: use a key pattern"));
+            }
             LockedKey::Pattern(pattern) => match pattern.constant() {
-                Some(text) => Ok(KeySql::BigInt(self.derivation.key(&text))),
-                None => self.pattern_sql(pattern).map(KeySql::OfRow),
+                Some(text) => KeySql::Fixed(self.derivation.key(&text).into()),
+                None => KeySql::OfRow(None, self.pattern_sql(pattern)?),
             },
-        }
+        })
     }
 
     pub(super) fn typed_columns(&self) -> Vec<TypedColumn> {

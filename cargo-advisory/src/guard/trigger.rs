@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use advisory_pattern::Derivation;
 use advisory_runtime::__private::qualify;
+use advisory_runtime::Key;
 
 use super::key_sql::KeySql;
-use super::{Guard, literal};
+use super::{Guard, halves, literal};
 use crate::database::identifier;
 use crate::text::{joined, one_line};
 
@@ -34,7 +35,7 @@ impl Guard {
     pub(crate) fn up(&self) -> Result<String, String> {
         let (body, table) = (self.body()?, self.table.sql());
         let function = self.table.within(&self.function_name());
-        let trigger = identifier(&self.trigger_name());
+        let trigger = identifier(&name(&[PREFIX, &self.lock]));
         let is_fixed = self.is_fixed();
         let below = self.below();
         let mut text = format!(
@@ -75,7 +76,7 @@ impl Guard {
     /// only a trigger for rows to the partitions of its table, including later ones.
     fn below(&self) -> String {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
-        let trigger = identifier(&self.trigger_name());
+        let trigger = identifier(&name(&[PREFIX, &self.lock]));
         let regclass = format!("{}::pg_catalog.regclass", literal(&table));
         let (comment, of_rows, when, columns, which) = if self.is_fixed() {
             let rows = identifier(&name(&[PREFIX, &self.lock, "rows"]));
@@ -141,16 +142,8 @@ impl Guard {
         let marks = self.marks();
         let lock = literal(&self.lock);
         Ok(match self.key_sql()? {
-            KeySql::BigInt(number) => {
-                let number = number.cast_unsigned();
-                fixed(&marks, &lock, number >> 32, number & 0xffff_ffff, 1)
-            }
-            KeySql::Pair(first, second) => {
-                let half = |half: i32| u64::from(half.cast_unsigned());
-                fixed(&marks, &lock, half(first), half(second), 2)
-            }
-            KeySql::OfRow(key) => of_row(&marks, &lock, &key, None),
-            KeySql::HalfOfRow(first, second) => of_row(&marks, &lock, &second, Some(first)),
+            KeySql::Fixed(key) => fixed(&marks, &lock, key),
+            KeySql::OfRow(first, key) => of_row(&marks, &lock, &key, first),
         })
     }
 
@@ -183,11 +176,6 @@ impl Guard {
             );
         }
         text.push_str("END\n$advisory$;\n\n");
-    }
-
-    /// The trigger's name, which differs for each lock of a table.
-    pub(crate) fn trigger_name(&self) -> String {
-        name(&[PREFIX, &self.lock])
     }
 
     fn function_name(&self) -> String {
@@ -231,7 +219,8 @@ fn refusal(lock: &str, indent: &str) -> String {
     )
 }
 
-fn fixed(marks: &str, lock: &str, high: u64, low: u64, space: u8) -> String {
+fn fixed(marks: &str, lock: &str, key: Key) -> String {
+    let (high, low, space) = halves(key);
     let [high, low] = [high, low].map(|half| format!("'{half}'::oid"));
     let holds = holds(&high, &low, space, "        ");
     let refusal = refusal(lock, "        ");

@@ -5,17 +5,15 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use advisory_pattern::{
-    Derivation, Part, Pattern, Placeholder, Shape, parse, permit_key, split_pair_text,
-};
+use advisory_pattern::{Part, Pattern, Placeholder, Shape, parse, permit_key};
 use advisory_runtime::Key;
 use serde_json::json;
 
-use super::Arguments;
 use super::range::{self, MOST, too_many};
 use super::value::rendered;
+use super::{Arguments, Number, derived, halves_of};
 use crate::database::{self, DatabaseUrl};
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::json::VERSION;
 use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
@@ -38,7 +36,7 @@ enum Wanted {
 
 impl Wanted {
     /// The meanings of a text, at least one.
-    fn read(text: &str) -> Result<Vec<Self>, Failure> {
+    fn read(text: &str) -> Result<Vec<Self>> {
         if let Ok(number) = text.parse::<i64>() {
             let number_itself = Self::Key(number.into());
             let is_hash = text.len() >= SHOWN_HASH && text.chars().all(|c| c.is_ascii_digit());
@@ -74,27 +72,17 @@ impl Wanted {
             }
             Self::Key(wanted) => *wanted,
         };
-        let mut keys = Derivation::ALL.into_iter().filter_map(|derivation| {
-            let key = match first {
-                None => Key::from(derivation.key(text)),
-                Some(_) if derivation.bits() != 32 => return None,
-                Some(first) => Key::IntInt(first, derivation.half(text)),
-            };
-            Some((derivation.name(), key))
-        });
-        let permit_of = |key: Key| {
-            if key == number {
-                return Some(1);
-            }
+        let permit_of = |key: Key| match number {
+            _ if key == number => Some(1),
             // Other permits are numbers, even those of a pair.
-            let Key::BigInt(number) = number else {
-                return None;
-            };
-            let key = key.to_string();
-            (2..=permits).find(|permit| permit_key(&key, *permit) == number)
+            Key::IntInt(..) => None,
+            Key::BigInt(number) => {
+                let key = key.to_string();
+                (2..=permits).find(|permit| permit_key(&key, *permit) == number)
+            }
         };
-        keys.find_map(|(derivation, key)| {
-            let permit = permit_of(key)?;
+        derived(first, text).find_map(|Number { way, key }| {
+            let (derivation, permit) = (way, permit_of(key)?);
             Some(Origin { derivation, permit })
         })
     }
@@ -108,14 +96,11 @@ struct Origin {
 
 impl Arguments {
     /// Runs `cargo advisory key --find`; `false` if no text has the number.
-    pub(super) fn find(&self, number: &str) -> Result<bool, Failure> {
+    pub(super) fn find(&self, number: &str) -> Result<bool> {
         let wanted = Wanted::read(number)?;
         let (mut found, mut tried, mut has_steps) = (Vec::new(), 0, false);
         for written in &self.pattern {
-            let (first, text) = match split_pair_text(written) {
-                Some((first, second)) => (Some(first), second),
-                None => (None, written.as_str()),
-            };
+            let (first, text) = halves_of(written);
             let pattern = parse(text).map_err(|errors| {
                 let why = errors.first().map(ToString::to_string).unwrap_or_default();
                 Failure::Input(format!("the pattern `{}`: {why}", one_line(written)))
@@ -195,7 +180,7 @@ fn columns(
     pattern: &Pattern,
     sources: &[String],
     database_url: &DatabaseUrl,
-) -> Result<Vec<Column>, Failure> {
+) -> Result<Vec<Column>> {
     let mut by_name: Vec<(String, Vec<&Placeholder>)> = Vec::new();
     for placeholder in pattern.placeholders() {
         let name = placeholder.name();
@@ -272,17 +257,20 @@ fn values(
     placeholder: &Placeholder,
     database_url: &DatabaseUrl,
     has_steps: &mut bool,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>> {
     let source = source.trim();
     let first = source.split_once(char::is_whitespace).map(|(word, _)| word);
     let is_query = |word: &str| QUERIES.iter().any(|start| word.eq_ignore_ascii_case(start));
     if first.is_some_and(is_query) {
-        return query(source, database_url);
+        let read_only = format!("START TRANSACTION READ ONLY; {source}");
+        let rows = database::query(&database_url.find()?, &read_only)?;
+        let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
+        return Ok(values.collect());
     }
     if let Some(range) = range::read(source)? {
         let written = format!("<{}>", placeholder.name());
-        range.kind.check(placeholder.shape, &written)?;
-        *has_steps |= range.kind.has_steps();
+        range::check(range.shape, placeholder.shape, &written)?;
+        *has_steps |= range.has_steps();
         return Ok(range.values);
     }
     let text = if source == "-" {
@@ -296,20 +284,13 @@ fn values(
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-fn query(query: &str, database_url: &DatabaseUrl) -> Result<Vec<String>, Failure> {
-    let read_only = format!("START TRANSACTION READ ONLY; {query}");
-    let rows = database::query(&database_url.find()?, &read_only)?;
-    let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
-    Ok(values.collect())
-}
-
 /// Renders the pattern with each combination of values. Returns the number of combinations.
 fn search(
     pattern: &Pattern,
     columns: &[Column],
     permits: u32,
     mut take: impl FnMut(&str),
-) -> Result<usize, Failure> {
+) -> Result<usize> {
     let sizes = columns.iter().map(|column| column.texts.len());
     let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
     let most = MOST / usize::try_from(permits).unwrap_or(MOST).max(1);
@@ -356,9 +337,9 @@ mod tests {
 
     use super::{Column, Origin, Wanted, answer, columns, search};
     use crate::database::DatabaseUrl;
-    use crate::failure::Failure;
+    use crate::failure::Result;
 
-    fn read(pattern: &str, sources: &[&str]) -> Result<Vec<Column>, Failure> {
+    fn read(pattern: &str, sources: &[&str]) -> Result<Vec<Column>> {
         let sources: Vec<String> = sources.iter().map(|&source| source.to_owned()).collect();
         let url = DatabaseUrl::default();
         columns(&parse(pattern).unwrap(), &sources, &url)

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 
 use super::value::{date_text, date_time_text, time_text};
 use crate::duration;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::text::one_line;
 
 /// More texts than this are not tried.
@@ -17,59 +17,48 @@ pub(super) const MOST: usize = 50_000_000;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
-    pub(super) kind: Kind,
+    pub(super) shape: Shape,
     pub(super) values: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Numbers,
-    Days,
-    Times,
-    DateTimes,
-    Instants,
+impl Range {
+    /// Returns `true` if a key can have other values between the ends.
+    pub(super) const fn has_steps(&self) -> bool {
+        !matches!(self.shape, Shape::Int | Shape::Date)
+    }
 }
 
-impl Kind {
-    /// Returns `true` if a key can have other values between the ends.
-    pub(super) const fn has_steps(self) -> bool {
-        matches!(self, Self::Times | Self::DateTimes | Self::Instants)
-    }
-
-    /// Refuses the range for a placeholder that can have none of its values.
-    pub(super) fn check(self, shape: Option<Shape>, placeholder: &str) -> Result<(), Failure> {
-        let Some(shape) = shape else { return Ok(()) };
-        let fits = match shape {
-            Shape::Int | Shape::Uint => self == Self::Numbers,
-            Shape::Date => self == Self::Days,
-            Shape::Time => self == Self::Times,
-            Shape::DateTime => self == Self::DateTimes,
-            Shape::Timestamp => matches!(self, Self::DateTimes | Self::Instants),
-            Shape::Uuid => bail!(
-                "`{placeholder}` has no range: there are too many UUIDs to try; write `NAME=FILE` or `NAME=SELECT …`"
-            ),
-            Shape::Bool => bail!(
-                "`{placeholder}` has no range: leave its `--values` out, and both values are tried"
-            ),
-            _ => true,
-        };
-        let (range, name) = (self.name(), shape.name());
-        match example(shape) {
-            Some(write) if !fits => {
-                bail!("a range of {range} has no {name} for `{placeholder}`: write `{write}`")
-            }
-            _ => Ok(()),
+/// Refuses a range of this shape for a placeholder that can have none of its values.
+pub(super) fn check(range: Shape, shape: Option<Shape>, placeholder: &str) -> Result<()> {
+    let Some(shape) = shape else { return Ok(()) };
+    let fits = match shape {
+        Shape::Uint => range == Shape::Int,
+        Shape::Timestamp => matches!(range, Shape::DateTime | Shape::Timestamp),
+        Shape::Uuid => bail!(
+            "`{placeholder}` has no range: there are too many UUIDs to try; write `NAME=FILE` or `NAME=SELECT …`"
+        ),
+        Shape::Bool => bail!(
+            "`{placeholder}` has no range: leave its `--values` out, and both values are tried"
+        ),
+        same => range == same,
+    };
+    let (range, name) = (plural(range), shape.name());
+    match example(shape) {
+        Some(write) if !fits => {
+            bail!("a range of {range} has no {name} for `{placeholder}`: write `{write}`")
         }
+        _ => Ok(()),
     }
+}
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Numbers => "numbers",
-            Self::Days => "days",
-            Self::Times => "times",
-            Self::DateTimes => "days with a time",
-            Self::Instants => "instants",
-        }
+/// The values of a range of this shape.
+const fn plural(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Date => "days",
+        Shape::Time => "times",
+        Shape::DateTime => "days with a time",
+        Shape::Timestamp => "instants",
+        _ => "numbers",
     }
 }
 
@@ -87,7 +76,7 @@ pub(super) const fn example(shape: Shape) -> Option<&'static str> {
 
 /// Reads `1..1000`, `2026-11-01..2026-11-30`, or times with their step, `08:00..18:00/15min`;
 /// `None` if the text is not a range.
-pub(super) fn read(text: &str) -> Result<Option<Range>, Failure> {
+pub(super) fn read(text: &str) -> Result<Option<Range>> {
     let Some((from, to)) = text.split_once("..") else {
         return Ok(None);
     };
@@ -97,27 +86,27 @@ pub(super) fn read(text: &str) -> Result<Option<Range>, Failure> {
             return Err(too_many());
         }
         let values = (from..=to).map(|number| number.to_string());
-        let (kind, values) = (Kind::Numbers, values.collect());
-        return Ok(Some(Range { kind, values }));
+        let (shape, values) = (Shape::Int, values.collect());
+        return Ok(Some(Range { shape, values }));
     }
     if let (Some(from), Some(to)) = (day(from), day(to)) {
         let days = from.series(1.day()).take_while(|day| *day <= to);
-        let (kind, values) = (Kind::Days, days.map(date_text).collect());
-        return Ok(Some(Range { kind, values }));
+        let (shape, values) = (Shape::Date, days.map(date_text).collect());
+        return Ok(Some(Range { shape, values }));
     }
     let (to, step) = match to.split_once('/') {
         Some((to, step)) => (to, Some(step)),
         None => (to, None),
     };
-    let (Some((kind, first)), Some((other, last))) = (time(from), time(to)) else {
+    let (Some((shape, first)), Some((other, last))) = (time(from), time(to)) else {
         return Ok(None);
     };
-    if kind != other {
+    if shape != other {
         bail!(
             "`{}` begins with one of the {} and ends with one of the {}: write both in one form",
             one_line(text),
-            kind.name(),
-            other.name()
+            plural(shape),
+            plural(other)
         );
     }
     let has_seconds = has_seconds(from) || has_seconds(to);
@@ -126,13 +115,13 @@ pub(super) fn read(text: &str) -> Result<Option<Range>, Failure> {
         None if has_seconds => Duration::from_secs(1),
         None => Duration::from_secs(60),
     };
-    let values = times(first, last, step)?.map(|at| match kind {
-        Kind::Times => time_text(at.time()),
-        Kind::Instants => format!("{}Z", date_time_text(at)),
+    let values = times(first, last, step)?.map(|at| match shape {
+        Shape::Time => time_text(at.time()),
+        Shape::Timestamp => format!("{}Z", date_time_text(at)),
         _ => date_time_text(at),
     });
     let values = values.collect();
-    Ok(Some(Range { kind, values }))
+    Ok(Some(Range { shape, values }))
 }
 
 /// The times from one to another, if they are not too many.
@@ -140,7 +129,7 @@ fn times(
     first: DateTime,
     last: DateTime,
     step: Duration,
-) -> Result<impl Iterator<Item = DateTime>, Failure> {
+) -> Result<impl Iterator<Item = DateTime>> {
     let between = last.duration_since(first);
     let step = SignedDuration::try_from(step).ok();
     let Some(step) = step.filter(SignedDuration::is_positive) else {
@@ -162,18 +151,18 @@ fn day(text: &str) -> Option<Date> {
 }
 
 /// A time of day, a day with a time, or an instant. It contains a colon, unlike a number.
-fn time(text: &str) -> Option<(Kind, DateTime)> {
+fn time(text: &str) -> Option<(Shape, DateTime)> {
     if !text.contains(':') {
         return None;
     }
     if let Ok(at) = text.parse::<Timestamp>() {
-        return Some((Kind::Instants, TimeZone::UTC.to_datetime(at)));
+        return Some((Shape::Timestamp, TimeZone::UTC.to_datetime(at)));
     }
     if text.contains('-') {
-        return Some((Kind::DateTimes, text.parse().ok()?));
+        return Some((Shape::DateTime, text.parse().ok()?));
     }
     let time: Time = text.parse().ok()?;
-    Some((Kind::Times, Date::new(1970, 1, 1).ok()?.to_datetime(time)))
+    Some((Shape::Time, Date::new(1970, 1, 1).ok()?.to_datetime(time)))
 }
 
 /// Returns `true` if a time is written with seconds: `08:00:00`, but not `08:00+02:00`.
@@ -193,7 +182,7 @@ pub(super) fn too_many() -> Failure {
 mod tests {
     use advisory_pattern::Shape;
 
-    use super::{Kind, read};
+    use super::{check, read};
 
     #[track_caller]
     fn values(range: &str) -> Vec<String> {
@@ -245,18 +234,18 @@ mod tests {
     /// A text can be anything, even a number or a day.
     #[test]
     fn a_range_is_refused_for_a_shape_that_has_none_of_its_values() {
-        use Kind::{DateTimes, Days, Instants, Numbers, Times};
-        let all = [Numbers, Days, Times, DateTimes, Instants];
+        use Shape::{Bool, Date, DateTime, Int, Time, Timestamp, Uint, Uuid};
+        let all = [Int, Date, Time, DateTime, Timestamp];
         for shape in Shape::ALL {
-            let accepts = |kind: &Kind| kind.check(Some(shape), "<x>").is_ok();
-            let accepted: Vec<Kind> = all.into_iter().filter(accepts).collect();
+            let accepts = |range: &Shape| check(*range, Some(shape), "<x>").is_ok();
+            let accepted: Vec<Shape> = all.into_iter().filter(accepts).collect();
             let expected = match shape {
-                Shape::Int | Shape::Uint => &[Numbers][..],
-                Shape::Date => &[Days],
-                Shape::Time => &[Times],
-                Shape::DateTime => &[DateTimes],
-                Shape::Timestamp => &[DateTimes, Instants],
-                Shape::Uuid | Shape::Bool => &[],
+                Int | Uint => &[Int][..],
+                Date => &[Date],
+                Time => &[Time],
+                DateTime => &[DateTime],
+                Timestamp => &[DateTime, Timestamp],
+                Uuid | Bool => &[],
                 _ => &all,
             };
             assert_eq!(accepted, expected, "{}", shape.name());

@@ -154,13 +154,7 @@ pub(super) fn date_text(date: Date) -> String {
 
 /// A time as a key has it: `093000`, `093000.25`.
 pub(super) fn time_text(time: Time) -> String {
-    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
-    let whole = format!("{hour:02}{minute:02}{second:02}");
-    let fraction = format!("{:09}", time.subsec_nanosecond());
-    match fraction.trim_end_matches('0') {
-        "" => whole,
-        fraction => format!("{whole}.{fraction}"),
-    }
+    time.strftime("%H%M%S%.f").to_string()
 }
 
 /// A day and a time as a key has them: `2026-11-22T093000`.

@@ -45,10 +45,11 @@ fn transaction_age(locks: &Locks, holder: &Holder) -> Option<Duration> {
     let HolderId::Backend(pid) = holder.id else {
         return None;
     };
-    match locks.backend(pid)?.activity {
+    match &locks.backend(pid)?.activity {
         Activity::Visible {
-            transaction_age, ..
-        } => transaction_age,
+            transaction_age: age,
+            ..
+        } => *age,
         _ => None,
     }
 }

@@ -15,7 +15,7 @@ use crate::display_width::{cut, wrapped};
 use crate::duration::short;
 use crate::guard::literal;
 use crate::screen::{BOLD, DIM, KEY};
-use crate::text::{joined, one_line};
+use crate::text::{joined, one_line, plural};
 
 const MOST: usize = 5;
 const WIDTH: usize = 100;
@@ -45,11 +45,11 @@ struct HeldUp {
 fn find(snapshot: &Snapshot) -> Vec<(Root, HeldUp)> {
     let locks = &snapshot.locks;
     let mut causes: BTreeMap<Root, HeldUp> = BTreeMap::new();
-    for lock in snapshot.wanted.iter().map(|at| &locks.locks[*at]) {
+    for lock in snapshot.wanted() {
+        let is_alone = lock.waiters.is_empty() && lock.tries.is_empty();
         for holder in &lock.holders {
             let is_left =
                 matches!(holder.id, HolderId::Backend(pid) if snapshot.pooled.contains(&pid));
-            let is_alone = lock.waiters.is_empty() && lock.tries.is_empty();
             if is_alone && snapshot.older_than.is_none() && !is_left {
                 continue;
             }
@@ -100,16 +100,18 @@ fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
         }
     }
     // A prepared transaction that holds an advisory lock has a name.
-    let gids = |lock: &Lock| -> Vec<Root> {
-        let is_waiting = lock.waiters.iter().any(|waiter| seen.contains(&waiter.pid));
-        let gids = lock.holders.iter().filter_map(|holder| match &holder.id {
-            HolderId::Prepared { gid, .. } if is_waiting => Some(Root::Prepared(Some(gid.clone()))),
+    if roots.contains(&Root::Prepared(None)) {
+        let is_seen = |lock: &&Lock| lock.waiters.iter().any(|it| seen.contains(&it.pid));
+        let holders = locks
+            .locks
+            .iter()
+            .filter(is_seen)
+            .flat_map(|it| &it.holders);
+        let named = holders.filter_map(|holder| match &holder.id {
+            HolderId::Prepared { gid, .. } => Some(Root::Prepared(Some(gid.clone()))),
             _ => None,
         });
-        gids.collect()
-    };
-    if roots.contains(&Root::Prepared(None)) {
-        let named: Vec<Root> = locks.locks.iter().flat_map(gids).collect();
+        let named: Vec<Root> = named.collect();
         if !named.is_empty() {
             roots.remove(&Root::Prepared(None));
             roots.extend(named);
@@ -156,24 +158,20 @@ pub(super) fn text(snapshot: &Snapshot, width: Option<usize>) -> String {
             Root::Session(pid) => session(&mut text, snapshot, *pid, held_up, width),
             Root::Prepared(gid) => prepared(&mut text, gid.as_deref(), held_up),
             Root::Circle(pids) => {
-                let pids = joined(pids, " and ");
-                let _ = writeln!(
-                    text,
-                    "{pids} wait for each other. The server ends one of them after `deadlock_timeout`."
+                text.push_str(&joined(pids, " and "));
+                text.push_str(
+                    " wait for each other. The server ends one of them after `deadlock_timeout`.\n",
                 );
             }
         }
         text.push('\n');
     }
-    if causes.len() > MOST {
-        let rest = causes.len() - MOST;
-        let (sessions, hold) = match rest {
-            1 => ("session", "holds"),
-            _ => ("sessions", "hold"),
-        };
+    if let Some(rest) = causes.len().checked_sub(MOST).filter(|rest| *rest > 0) {
+        let hold = if rest == 1 { "holds" } else { "hold" };
         let _ = writeln!(
             text,
-            "{rest} more {sessions} {hold} up others: `--filter` and `--format json` show them.\n"
+            "{} {hold} up others: `--filter` and `--format json` show them.\n",
+            plural(rest, "more session")
         );
     }
     wrapped(&text, width)
@@ -212,16 +210,15 @@ fn session(
         return;
     };
     let is_pooled = snapshot.pooled.contains(&pid);
-    let _ = if is_pooled {
-        writeln!(
-            text,
-            "{BOLD}{pid}{BOLD:#} is a session of a pooler, on which this command ran too: which program left its locks there is not known."
-        )
+    let what = if is_pooled {
+        " is a session of a pooler, on which this command ran too: which program left its locks there is not known.".to_owned()
     } else {
-        let (who, holds_up) = (who(backend), holds_up(held_up));
-        writeln!(text, "{BOLD}{pid}{BOLD:#}  {who}{holds_up}")
+        format!("  {}{}", who(backend), holds_up(held_up))
     };
-    let scopes: Vec<Option<Scope>> = holders_of(locks, pid).map(|holder| holder.scope).collect();
+    let _ = writeln!(text, "{BOLD}{pid}{BOLD:#}{what}");
+    let holders = locks.locks.iter().flat_map(|lock| &lock.holders);
+    let own = holders.filter(|holder| holder.id == HolderId::Backend(pid));
+    let scopes: Vec<Option<Scope>> = own.map(|holder| holder.scope).collect();
     let released = match scopes.len() {
         0 => "its locks on rows and tables are released".to_owned(),
         1 => "its lock is released".to_owned(),
@@ -259,12 +256,8 @@ fn session(
         let room = width.unwrap_or(WIDTH).saturating_sub(20).max(20);
         let statement = cut(&one_line(query), room);
         if !statement.is_empty() {
-            let which = if is_active {
-                "statement"
-            } else {
-                "last statement"
-            };
-            let _ = writeln!(text, "    {DIM}{which}: {statement}{DIM:#}");
+            let last = if is_active { "" } else { "last " };
+            let _ = writeln!(text, "    {DIM}{last}statement: {statement}{DIM:#}");
         }
     }
     let word = if can_cancel { "cancel" } else { "terminate" };
@@ -295,32 +288,27 @@ fn session(
     );
 }
 
-fn holders_of(locks: &Locks, pid: i32) -> impl Iterator<Item = &Holder> {
-    let holders = locks.locks.iter().flat_map(|lock| &lock.holders);
-    holders.filter(move |holder| holder.id == HolderId::Backend(pid))
-}
-
 fn prepared(text: &mut String, gid: Option<&str>, held_up: &HeldUp) {
-    let gid = gid.map(|gid| literal(&one_line(gid)));
-    let name = gid
-        .as_ref()
-        .map_or_else(String::new, |gid| format!(" {gid}"));
-    let holds_up = holds_up(held_up);
-    let _ = writeln!(
-        text,
-        "{BOLD}The prepared transaction{name}{BOLD:#}{holds_up}"
-    );
-    text.push_str("    a two-phase commit was not finished; no session holds it\n");
-    let _ = match gid {
-        Some(gid) => writeln!(
-            text,
-            "    {KEY}ROLLBACK PREPARED {gid};{KEY:#}\n        \
-             undoes it and releases its locks, in psql on this database; COMMIT PREPARED {gid} keeps its writes"
+    let (name, way) = match gid.map(|gid| literal(&one_line(gid))) {
+        Some(gid) => (
+            format!(" {gid}"),
+            format!(
+                "{KEY}ROLLBACK PREPARED {gid};{KEY:#}\n        \
+                 undoes it and releases its locks, in psql on this database; COMMIT PREPARED {gid} keeps its writes"
+            ),
         ),
-        None => writeln!(
-            text,
-            "    {KEY}SELECT gid, owner, prepared FROM pg_prepared_xacts WHERE database = current_database();{KEY:#}\n        \
-             gives its name; then, in the same database, ROLLBACK PREPARED with that name"
+        None => (
+            String::new(),
+            format!(
+                "{KEY}SELECT gid, owner, prepared FROM pg_prepared_xacts WHERE database = current_database();{KEY:#}\n        \
+                 gives its name; then, in the same database, ROLLBACK PREPARED with that name"
+            ),
         ),
     };
+    let _ = writeln!(
+        text,
+        "{BOLD}The prepared transaction{name}{BOLD:#}{}\n    \
+         a two-phase commit was not finished; no session holds it\n    {way}",
+        holds_up(held_up)
+    );
 }

@@ -14,18 +14,15 @@ use crate::display_width::cut;
 use crate::duration::short;
 use crate::text::{joined, one_line};
 
-pub(super) const LONGEST_QUERY: usize = 60;
+const LONGEST_QUERY: usize = 60;
 
 const FOREVER: &str = "forever";
-/// The state of a lease that somebody holds.
+// The states of leases.
 pub(crate) const HELD: &str = "held";
-/// The state of a lease that was not renewed in time.
 pub(crate) const OVERDUE: &str = "overdue";
-/// The state of a key with completed work.
 pub(crate) const DONE: &str = "done";
-
+// The states of claimed rows.
 pub(super) const EXPIRED: &str = "expired";
-/// The state of a row that a worker runs.
 pub(super) const RUNNING: &str = "running";
 
 /// The columns of the tree of locks.

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use advisory_runtime::inventory::ClaimSite;
 use advisory_runtime::monitor::{self, ClaimTable, ClaimTables, ClaimedRow};
-use diesel_async::AsyncPgConnection;
 
-use crate::database::{Session, with_timeout};
-use crate::failure::Failure;
+use crate::database::{Session, read_bounded, with_timeout};
+use crate::failure::{Failure, Result};
 use crate::text::{one_line, plural};
 
 #[derive(Default)]
@@ -41,7 +40,7 @@ impl Claims {
         session: &mut Session,
         named: &[String],
         inventory: &[ClaimSite],
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let mut tables = Vec::new();
         for name in named {
             let mut is_known = false;
@@ -102,10 +101,10 @@ impl Claims {
         None
     }
 
-    async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<(), Failure> {
+    async fn read_rows(&mut self, session: &mut Session, table: ClaimTable) -> Result<()> {
         let name = table.name().to_owned();
-        let read = async |conn: &mut AsyncPgConnection| monitor::claimed_rows(conn, table).await;
-        match session.read_bounded(read).await? {
+        let read = async |session: &mut Session| monitor::claimed_rows(session, table).await;
+        match read_bounded(session, read).await? {
             Ok(rows) => self
                 .rows
                 .extend(rows.into_iter().map(|row| (name.clone(), row))),
@@ -119,8 +118,8 @@ impl Claims {
     }
 }
 
-async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables, Failure> {
-    Ok(with_timeout(monitor::claim_tables(session.conn(), claim)).await??)
+async fn find(session: &mut Session, claim: &ClaimSite) -> Result<ClaimTables> {
+    Ok(with_timeout(monitor::claim_tables(session, claim)).await??)
 }
 
 /// Adds a table. Two types of row can have one table.

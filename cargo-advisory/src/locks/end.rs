@@ -10,7 +10,7 @@ use super::lock_name::label;
 use crate::cli::Confirmation;
 use crate::database::{Session, identifier, with_timeout};
 use crate::duration::short;
-use crate::failure::Failure;
+use crate::failure::Result;
 use crate::screen::{self, BOLD};
 use crate::text::{joined, one_line, plural};
 
@@ -50,9 +50,9 @@ impl Action {
 
     /// Shows the session and what would be lost, asks, and sends the signal. Returns `true` if the
     /// signal had its effect.
-    pub(super) async fn run(&self, session: &mut Session, locks: &Locks) -> Result<bool, Failure> {
+    pub(super) async fn run(&self, session: &mut Session, locks: &Locks) -> Result<bool> {
         let (Self::Cancel(target) | Self::Terminate(target)) = self;
-        let pid = target.pid;
+        let (pid, is_cancel) = (target.pid, matches!(self, Self::Cancel(_)));
         let Some(backend) = locks.backend(pid) else {
             let database = one_line(&locks.database);
             screen::note(&format!(
@@ -62,38 +62,48 @@ impl Action {
             return Ok(false);
         };
         screen::note(&description(locks, backend));
-        if matches!(self, Self::Cancel(_)) && !may_run(&backend.activity) {
+        let is_idle = match &backend.activity {
+            Activity::Visible { state, .. } => matches!(
+                state,
+                State::Idle | State::IdleInTransaction | State::IdleInFailedTransaction
+            ),
+            _ => false,
+        };
+        if is_cancel && is_idle {
             screen::note(&format!(
                 "{pid} runs no statement, so there is nothing to cancel. `terminate {pid}` ends its session.\n"
             ));
             return Ok(false);
         }
-        screen::note(&consequences(&backend.activity, self));
-        let what = match self {
-            Self::Cancel(_) => format!("Cancel the statement of {pid}"),
-            Self::Terminate(_) => format!("End the session of {pid}"),
+        let what = if is_cancel {
+            screen::note(
+                "Its statement fails. If a transaction is open, it can then only be rolled back, which releases its locks. Session-level \
+                 locks stay.\n",
+            );
+            "Cancel the statement"
+        } else {
+            let rolled_back = match has_transaction(&backend.activity) {
+                Some(true) => "its transaction is rolled back",
+                Some(false) => "no transaction is open, so nothing is rolled back",
+                None => "a transaction that is open is rolled back",
+            };
+            screen::note(&format!(
+                "Its session ends: {rolled_back}, all its locks are released, and its client gets an error.\n"
+            ));
+            "End the session"
         };
-        if !target.confirmation.is_given(&what)? {
+        if !target.confirmation.is_given(&format!("{what} of {pid}"))? {
             screen::note("Nothing was done.\n");
             return Ok(false);
         }
-        let signal = match self {
-            Self::Cancel(_) => with_timeout(monitor::cancel(session.conn(), backend)).await?,
-            Self::Terminate(_) => with_timeout(monitor::terminate(session.conn(), backend)).await?,
+        let signal = if is_cancel {
+            with_timeout(monitor::cancel(session, backend)).await?
+        } else {
+            with_timeout(monitor::terminate(session, backend)).await?
         };
-        let (is_done, said) = outcome(pid, self, signal?, &locks.role);
+        let (is_done, said) = outcome(pid, is_cancel, signal?, &locks.role);
         screen::note(&said);
         Ok(is_done)
-    }
-}
-
-fn may_run(activity: &Activity) -> bool {
-    match activity {
-        Activity::Visible { state, .. } => !matches!(
-            state,
-            State::Idle | State::IdleInTransaction | State::IdleInFailedTransaction
-        ),
-        _ => true,
     }
 }
 
@@ -118,14 +128,10 @@ fn description(locks: &Locks, backend: &Backend) -> String {
             };
             let (said, age) = (one_line(&state.to_string()), short(*state_age));
             let _ = writeln!(text, "  {said} for {age}; {open}");
-            let runs = if *state == State::Active {
-                "runs"
-            } else {
-                "last ran"
-            };
-            match query.as_str() {
-                "" => Ok(()),
-                query => writeln!(text, "  {runs}: {}", one_line(query)),
+            match (query.as_str(), state) {
+                ("", _) => Ok(()),
+                (query, State::Active) => writeln!(text, "  runs: {}", one_line(query)),
+                (query, _) => writeln!(text, "  last ran: {}", one_line(query)),
             }
         }
         Activity::Hidden { needs, .. } => writeln!(
@@ -141,12 +147,8 @@ fn description(locks: &Locks, backend: &Backend) -> String {
     for other in &locks.backends {
         let kind = other.waits_for.as_deref().filter(is_other).map(lock_kind);
         if let Some(kind) = kind.filter(|_| other.blocked_by.contains(&pid)) {
-            let _ = writeln!(
-                text,
-                "  {} waits for its {kind} lock: {}",
-                other.pid,
-                who(other)
-            );
+            let (other, who) = (other.pid, who(other));
+            let _ = writeln!(text, "  {other} waits for its {kind} lock: {who}");
         }
     }
     if let Some(kind) = backend.waits_for.as_deref().filter(is_other) {
@@ -184,39 +186,18 @@ fn describe_locks(text: &mut String, locks: &Locks, pid: i32) {
     }
 }
 
-fn consequences(activity: &Activity, action: &Action) -> String {
-    let rolled_back = match has_transaction(activity) {
-        Some(true) => "its transaction is rolled back",
-        Some(false) => "no transaction is open, so nothing is rolled back",
-        None => "a transaction that is open is rolled back",
-    };
-    match action {
-        Action::Cancel(_) => "Its statement fails. If a transaction is open, it can then only be rolled back, which releases its locks. Session-level \
-             locks stay.\n"
-            .to_owned(),
-        Action::Terminate(_) => format!(
-            "Its session ends: {rolled_back}, all its locks are released, and its client gets an error.\n"
-        ),
-    }
-}
-
 /// Returns `true` if the signal had its effect, and the message.
-fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, String) {
-    let said = match (signal, action) {
-        (Signal::Done, Action::Cancel(_)) => format!("The statement of {pid} was cancelled.\n"),
-        (Signal::Done, Action::Terminate(_)) => {
-            format!("The session of {pid} has ended, and its locks are released.\n")
-        }
-        (Signal::Sent, _) => format!("{pid}: signal sent; still alive after 5 s.\n"),
-        (
-            Signal::Refused {
-                needs: "superuser", ..
-            },
-            _,
-        ) => format!(
+fn outcome(pid: i32, is_cancel: bool, signal: Signal, role: &str) -> (bool, String) {
+    let said = match signal {
+        Signal::Done if is_cancel => format!("The statement of {pid} was cancelled.\n"),
+        Signal::Done => format!("The session of {pid} has ended, and its locks are released.\n"),
+        Signal::Sent => format!("{pid}: signal sent; still alive after 5 s.\n"),
+        Signal::Refused {
+            needs: "superuser", ..
+        } => format!(
             "Only a superuser may signal {pid}, which is the session of a superuser. Nothing was done.\n"
         ),
-        (Signal::Refused { needs, .. }, _) => format!(
+        Signal::Refused { needs, .. } => format!(
             "Role `{}` may not signal {pid}: use the role of that session, or GRANT {needs} TO {}. Nothing was done.\n",
             one_line(role),
             identifier(role)
@@ -230,23 +211,18 @@ fn outcome(pid: i32, action: &Action, signal: Signal, role: &str) -> (bool, Stri
 mod tests {
     use advisory_runtime::monitor::Signal;
 
-    use super::{Action, Confirmation, Target, outcome};
+    use super::outcome;
 
     /// A script relies on the exit code to know that the locks are free.
     #[test]
     fn a_signal_without_effect_is_not_a_success() {
-        let target = || Target {
-            pid: 7,
-            confirmation: Confirmation { yes: true },
-        };
-        let (cancel, terminate) = (Action::Cancel(target()), Action::Terminate(target()));
-        for (signal, action, is_done, said) in [
-            (Signal::Done, &cancel, true, "was cancelled"),
-            (Signal::Done, &terminate, true, "has ended, and"),
-            (Signal::Sent, &terminate, false, "still alive"),
-            (Signal::Gone, &terminate, false, "by itself"),
+        for (signal, is_cancel, is_done, said) in [
+            (Signal::Done, true, true, "was cancelled"),
+            (Signal::Done, false, true, "has ended, and"),
+            (Signal::Sent, false, false, "still alive"),
+            (Signal::Gone, false, false, "by itself"),
         ] {
-            let outcome = outcome(7, action, signal, "app");
+            let outcome = outcome(7, is_cancel, signal, "app");
             assert_eq!(outcome.0, is_done, "{signal:?}");
             assert!(outcome.1.contains(said), "{outcome:?}");
         }

@@ -26,17 +26,18 @@ pub(crate) fn line(snapshot: &Snapshot) -> String {
 
 fn value(snapshot: &Snapshot) -> Value {
     let locks = &snapshot.locks;
-    let shown = snapshot.wanted.iter().map(|at| lock(&locks.locks[*at]));
     let leases = snapshot.leases.as_ref();
+    let count = |count: &LeaseCount| json!({ "pattern": count.pattern, "held": count.held, "done": count.done });
+    let counts = leases.map(|leases| leases.counts.iter().map(count));
     json!({
         "version": VERSION,
         "database": locks.database,
         "role": locks.role,
         "sees_all": locks.sees_all,
-        "locks": shown.collect::<Vec<_>>(),
+        "locks": snapshot.wanted().map(lock).collect::<Vec<_>>(),
         "backends": locks.backends.iter().map(backend).collect::<Vec<_>>(),
         "leases": leases.map(|leases| leases.leases.iter().map(lease).collect::<Vec<_>>()),
-        "lease_counts": leases.map(|leases| leases.counts.iter().map(lease_count).collect::<Vec<_>>()),
+        "lease_counts": counts.map(Iterator::collect::<Vec<_>>),
         "claims": snapshot.claims.rows.iter().map(|(table, row)| claim(table, row)).collect::<Vec<_>>(),
         "unfound_claims": snapshot.claims.unfound.keys().collect::<Vec<_>>(),
     })
@@ -188,10 +189,6 @@ pub(crate) fn lease(lease: &Lease) -> Value {
         "expires_at_ms": (!row.never_expires()).then(|| since(row.expires_at)),
         "remaining_ms": (!row.never_expires()).then(|| millis(row.remaining)),
     })
-}
-
-fn lease_count(count: &LeaseCount) -> Value {
-    json!({ "pattern": count.pattern, "held": count.held, "done": count.done })
 }
 
 fn claim(table: &str, row: &ClaimedRow) -> Value {

@@ -28,15 +28,12 @@ pub(crate) fn of(lease: &Lease) -> Option<Renewal> {
     let sites = lease.names.iter().flat_map(|name| &name.sites);
     let sites = sites.filter(|site| site.scope == "lease");
     let mut times = sites.map(|site| {
-        let ttl = match &site.ttl {
-            Some(written) => parse(written).ok()?,
-            None => Request::DEFAULT_TTL,
+        let time = |written: &Option<String>, default| match written {
+            Some(written) => parse(written).ok(),
+            None => Some(default),
         };
-        let renew = match &site.renew {
-            Some(written) => parse(written).ok()?,
-            None => ttl / 3,
-        };
-        Some((ttl, renew))
+        let ttl = time(&site.ttl, Request::DEFAULT_TTL)?;
+        Some((ttl, time(&site.renew, ttl / 3)?))
     });
     let (ttl, renew) = times.next()??;
     if !times.all(|other| other == Some((ttl, renew))) {

@@ -99,16 +99,15 @@ fn group_key(lock: &Lock) -> Option<GroupKey> {
     let [holder] = &lock.holders[..] else {
         return None;
     };
-    let HolderId::Backend(pid) = holder.id else {
-        return None;
-    };
+    let pid = pids(lock).next()?;
     let is_alone = lock.waiters.is_empty() && lock.tries.is_empty();
     let is_session = holder.scope == Some(Scope::Session);
     let is_shared = holder.mode == Mode::Shared;
     is_alone.then(|| (pid, names(&lock.names), is_session, is_shared))
 }
 
-fn pids(lock: &Lock) -> impl Iterator<Item = i32> + '_ {
+/// The sessions that hold a lock.
+pub(super) fn pids(lock: &Lock) -> impl Iterator<Item = i32> + '_ {
     lock.holders.iter().filter_map(|holder| match holder.id {
         HolderId::Backend(pid) => Some(pid),
         _ => None,
@@ -135,27 +134,23 @@ impl<'l> Tree<'l> {
         for pid in pids(lock) {
             self.push_blockers(pid, rest);
         }
-        let below = lock.waiters.len() + lock.tries.len();
-        let is_last = |nth: usize| nth + 1 == below;
-        for (nth, waiter) in lock.waiters.iter().enumerate() {
-            let (branch, below) = if is_last(nth) {
-                ("└─ ", "   ")
-            } else {
-                ("├─ ", "│  ")
+        let waiters = lock.waiters.iter().map(Content::Waiter);
+        let below: Vec<_> = waiters.chain(lock.tries.iter().map(Content::Try)).collect();
+        let last = below.len().saturating_sub(1);
+        for (nth, content) in below.into_iter().enumerate() {
+            let (branch, below) = match nth {
+                nth if nth == last => ("└─ ", "   "),
+                _ => ("├─ ", "│  "),
             };
-            self.push(&format!("{rest}{branch}"), Content::Waiter(waiter));
+            let held = match content {
+                Content::Waiter(waiter) => self.held.get(&waiter.pid).cloned(),
+                _ => None,
+            };
+            self.push(&format!("{rest}{branch}"), content);
             let below = format!("{rest}{below}");
-            for at in self.held.get(&waiter.pid).cloned().unwrap_or_default() {
+            for at in held.unwrap_or_default() {
                 self.lock(at, &below, &below);
             }
-        }
-        for (nth, one) in lock.tries.iter().enumerate() {
-            let branch = if is_last(lock.waiters.len() + nth) {
-                "└─ "
-            } else {
-                "├─ "
-            };
-            self.push(&format!("{rest}{branch}"), Content::Try(one));
         }
     }
 

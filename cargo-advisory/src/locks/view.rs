@@ -4,12 +4,11 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_pattern::Placeholder;
-use advisory_runtime::monitor::{Lease, LeaseCount, LeaseSummary, Lock, Name};
+use advisory_runtime::monitor::{Lease, LeaseSummary, Lock, Name};
 
 use super::Snapshot;
 use super::cells::{
-    BACKEND, DONE, EXPIRED, HELD, LABEL, LONGEST_QUERY, OVERDUE, QUERY, RUNNING, TRANSACTION,
-    claim, lease, row,
+    BACKEND, DONE, EXPIRED, HELD, LABEL, OVERDUE, QUERY, RUNNING, TRANSACTION, claim, lease, row,
 };
 use super::{age, causes, renewal, tree};
 use crate::columns::Columns;
@@ -160,7 +159,7 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
             (DONE, rest(DONE, count.map(|count| count.done))),
         ];
         if shown.is_empty() {
-            let mut label: [String; 7] = std::array::from_fn(|_| String::new());
+            let mut label: [String; 7] = Default::default();
             label[0] = pattern.map_or_else(|| "without a pattern".to_owned(), one_line);
             all.push(label);
         }
@@ -177,16 +176,13 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
 /// the table show their queries. `None` if the screen is too narrow for that.
 fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>> {
     let mut rows = rows.to_vec();
-    let fits = |rows: &[[String; 7]]| width.is_none_or(|width| LOCKS.width(rows) <= width);
     for dropped in [None, Some(TRANSACTION), Some(QUERY)] {
         if let Some(column) = dropped {
             for row in &mut rows {
                 row[column].clear();
             }
         }
-        let cut = |most: usize| shortened(&rows, QUERY, most);
-        let mut cuts = (SHORTEST..=LONGEST_QUERY).rev().map(cut);
-        if let Some(fitting) = cuts.find(|rows| fits(rows)) {
+        if let Some(fitting) = narrowed(&LOCKS, &rows, width, &[(QUERY, SHORTEST)]) {
             return Some(fitting);
         }
     }
@@ -232,29 +228,21 @@ fn narrowed<const N: usize>(
         let mut most = widths.max().unwrap_or_default();
         while !fits(&rows) && most > *shortest {
             most -= 1;
-            rows = shortened(&rows, *column, most);
+            for row in &mut rows {
+                row[*column] = cut(&row[*column], most);
+            }
         }
     }
     fits(&rows).then_some(rows)
 }
 
-fn shortened<const N: usize>(rows: &[[String; N]], column: usize, most: usize) -> Vec<[String; N]> {
-    let mut rows = rows.to_vec();
-    for row in &mut rows {
-        row[column] = cut(&row[column], most);
-    }
-    rows
-}
-
 fn totals(snapshot: &Snapshot) -> String {
     let database = one_line(&snapshot.locks.database);
-    let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
-    let waiters: usize = shown.map(|lock| lock.waiters.len()).sum();
+    let waiters: usize = snapshot.wanted().map(|lock| lock.waiters.len()).sum();
     let unknown = snapshot.unknown.len();
     let bound = snapshot.older_than.map(bound_text);
-    let mut which = bound
-        .as_ref()
-        .map_or_else(String::new, |it| format!(" older than {it}"));
+    let which = bound.as_ref().map(|it| format!(" older than {it}"));
+    let mut which = which.unwrap_or_default();
     if let Some(filter) = &snapshot.filter {
         let _ = write!(which, " with `{}`", one_line(filter));
     }
@@ -292,13 +280,9 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     let locks = &snapshot.locks;
     let of_lock = |at: &usize| age::holders_of(&locks.locks[*at]);
     let holders: Vec<age::HolderOf> = snapshot.unknown.iter().flat_map(of_lock).collect();
-    let mut pids = holders.iter().filter_map(|(_, id)| id.as_ref().ok());
-    let is_hidden = |pid: &i32| {
-        locks
-            .backend(*pid)
-            .is_some_and(|it| it.activity.is_hidden())
-    };
-    let why = if pids.any(is_hidden) {
+    let pids = holders.iter().filter_map(|(_, id)| id.as_ref().ok());
+    let mut backends = pids.filter_map(|pid| locks.backend(*pid));
+    let why = if backends.any(|backend| backend.activity.is_hidden()) {
         let role = one_line(&locks.role);
         format!("role `{role}` does not see what other roles' sessions do")
     } else if holders.iter().all(|(_, id)| id.is_err()) {
@@ -325,14 +309,11 @@ pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
 
 /// The meaning of the leases' states, and the commands that free their keys.
 fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
-    let Some(summary) = &snapshot.leases else {
-        return Vec::new();
-    };
-    let count = |of: fn(&LeaseCount) -> u64| summary.counts.iter().map(of).sum::<u64>();
-    let (held, done) = (count(|count| count.held), count(|count| count.done));
-    let leases = summary.leases.iter();
-    let is_overdue = |lease: &Lease| renewal::of(lease).is_some_and(|renewal| renewal.is_overdue);
-    let overdue = leases.clone().any(is_overdue);
+    let counts = || snapshot.leases.iter().flat_map(|it| &it.counts);
+    let held: u64 = counts().map(|count| count.held).sum();
+    let done: u64 = counts().map(|count| count.done).sum();
+    let renewals = snapshot.leases().filter_map(renewal::of);
+    let overdue = renewals.into_iter().any(|renewal| renewal.is_overdue);
     let mut hints = Vec::new();
     if overdue {
         hints.push(format!(
@@ -352,7 +333,8 @@ fn lease_hints(snapshot: &Snapshot) -> Vec<String> {
     }
     // With `--older-than` it is why the command fails.
     if snapshot.older_than.is_none() {
-        hints.extend(renewal::unknowns(leases).into_iter().map(str::to_owned));
+        let unknown = renewal::unknowns(snapshot.leases()).into_iter();
+        hints.extend(unknown.map(str::to_owned));
     }
     hints
 }
@@ -395,7 +377,7 @@ fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
 /// The command that finds the values in a key: of a lock that somebody waits for if there is one,
 /// or of a lock that is only a number.
 fn key_hint(snapshot: &Snapshot) -> Option<String> {
-    let all = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
+    let all = snapshot.wanted();
     let has_placeholder = |name: &&Name| name.key.contains('<');
     // The server can have truncated a pattern.
     let pattern = |lock: &Lock| {

@@ -55,19 +55,11 @@ fn value_end(text: &str) -> Option<&str> {
 #[derive(Default)]
 pub(super) struct Reader {
     text: String,
-    is_quoted: bool,
+    /// True inside a quoted value, which goes on in the next line.
+    pub(super) is_quoted: bool,
 }
 
 impl Reader {
-    pub(super) const fn is_inside(&self) -> bool {
-        self.is_quoted
-    }
-
-    /// Forgets a record that was truncated.
-    pub(super) fn restart(&mut self) {
-        *self = Self::default();
-    }
-
     pub(super) fn line(&mut self, line: &str) -> Option<Record> {
         if !self.text.is_empty() {
             self.text.push('\n');

@@ -191,22 +191,14 @@ mod tests {
 
     #[test]
     fn waits_are_read_in_each_of_their_forms() {
+        let [still, avoided] = ["still waiting", "avoided deadlock"];
+        let detected = "detected deadlock while waiting";
         let by = " by rearranging queue order";
         for (act, space, by, key) in [
-            ("still waiting", "0,42,1", "", Key::BigInt(42)),
-            (
-                "still waiting",
-                "4294967295,4294967291,1",
-                "",
-                Key::BigInt(-5),
-            ),
-            ("avoided deadlock", "7,4294967293,2", by, Key::IntInt(7, -3)),
-            (
-                "detected deadlock while waiting",
-                "0,9,1",
-                "",
-                Key::BigInt(9),
-            ),
+            (still, "0,42,1", "", Key::BigInt(42)),
+            (still, "4294967295,4294967291,1", "", Key::BigInt(-5)),
+            (avoided, "7,4294967293,2", by, Key::IntInt(7, -3)),
+            (detected, "0,9,1", "", Key::BigInt(9)),
         ] {
             let message = format!(
                 "process 3 {act} for ExclusiveLock on advisory lock [5,{space}]{by} after 1003.570 ms"

@@ -14,10 +14,12 @@ pub(super) struct Reader {
 impl Reader {
     /// Adds a line without its line break, and passes on the records that it completes.
     pub(super) fn line(&mut self, line: &str, take: &mut impl FnMut(Record)) {
-        if csv_log::is_csv(line) {
-            self.csv.restart();
+        let is_csv = csv_log::is_csv(line);
+        if is_csv {
+            // The record before this one was truncated.
+            self.csv = csv_log::Reader::default();
         }
-        if self.csv.is_inside() || csv_log::is_csv(line) {
+        if is_csv || self.csv.is_quoted {
             self.flush().into_iter().for_each(&mut *take);
             self.csv.line(line).into_iter().for_each(take);
             return;

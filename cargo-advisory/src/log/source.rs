@@ -8,7 +8,7 @@ use std::thread;
 
 use super::reader::Reader;
 use super::record::Record;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 
 /// The number of bytes that are read at once.
 const PIECE: usize = 1 << 16;
@@ -30,7 +30,7 @@ enum Input {
     Ended,
 }
 
-pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Failure> {
+pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>> {
     let stdin = || {
         let input = if follows {
             Input::Pieces(pieces())
@@ -99,7 +99,7 @@ impl Source {
 
     /// Reads what is available, and passes on each complete record. Returns `false` if nothing was
     /// read.
-    pub(super) fn read(&mut self, take: &mut impl FnMut(Record)) -> Result<bool, Failure> {
+    pub(super) fn read(&mut self, take: &mut impl FnMut(Record)) -> Result<bool> {
         let mut has_read = false;
         loop {
             let read = match &mut self.input {
@@ -160,7 +160,7 @@ impl Source {
     }
 
     /// Continues with the file at the path if it is another one than before, or was truncated.
-    pub(super) fn rotate(&mut self, take: &mut impl FnMut(Record)) -> Result<(), Failure> {
+    pub(super) fn rotate(&mut self, take: &mut impl FnMut(Record)) -> Result<()> {
         let Input::File(old) = &self.input else {
             return Ok(());
         };

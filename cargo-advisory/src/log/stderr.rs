@@ -13,15 +13,11 @@
 use super::record::{Record, SEVERITIES, is_error};
 use super::time::Time;
 
-const PARTS: [&str; 7] = [
-    "DETAIL",
-    "HINT",
-    "QUERY",
-    "CONTEXT",
-    "LOCATION",
-    "BACKTRACE",
-    "STATEMENT",
-];
+/// Returns `true` for the tag of a part of a message that follows its first line.
+fn is_part(tag: &str) -> bool {
+    let parts = "DETAIL HINT QUERY CONTEXT LOCATION BACKTRACE STATEMENT";
+    parts.split(' ').any(|part| part == tag)
+}
 
 #[derive(Default)]
 pub(super) struct Reader {
@@ -41,8 +37,9 @@ enum Part {
 
 impl Reader {
     pub(super) fn line(&mut self, line: &str) -> Option<Record> {
-        let Some((prefix, tag, text)) = split(line) else {
-            if let Some((prefix, tag)) = foreign(line) {
+        let is_continued = line.starts_with('\t');
+        let Some((prefix, tag, text)) = split(line).filter(|_| !is_continued) else {
+            if let Some((prefix, tag)) = foreign(line).filter(|_| !is_continued) {
                 self.part = Part::Other;
                 return self.record.replace(Record {
                     foreign_tag: Some(tag.to_owned()),
@@ -57,7 +54,7 @@ impl Reader {
             }
             return None;
         };
-        if PARTS.contains(&tag) {
+        if is_part(tag) {
             self.part = match tag {
                 "DETAIL" => Part::Detail,
                 "STATEMENT" => Part::Statement,
@@ -103,15 +100,12 @@ fn without_code(text: &str) -> &str {
 
 /// The prefix, the tag and the text of a line that has a tag.
 fn split(line: &str) -> Option<(&str, &str, &str)> {
-    if line.starts_with('\t') {
-        return None;
-    }
     line.match_indices(":  ").find_map(|(at, colon)| {
         let start = line[..at].rfind(|c: char| !c.is_ascii_alphanumeric());
         let start = start.map_or(0, |before| before + 1);
         // The character before the tag can have several bytes, so `start` may not be a boundary.
         let tag = line.get(start..at)?;
-        let is_known = SEVERITIES.contains(&tag) || PARTS.contains(&tag);
+        let is_known = SEVERITIES.contains(&tag) || is_part(tag);
         is_known.then(|| (&line[..start], tag, &line[at + colon.len()..]))
     })
 }
@@ -119,9 +113,6 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
 /// The prefix and the tag of a line with a tag in another language: `FEHLER`, `ОШИБКА`, `文`. A
 /// prefix has a time, and no tag has a lower-case letter.
 fn foreign(line: &str) -> Option<(&str, &str)> {
-    if line.starts_with('\t') {
-        return None;
-    }
     let (before, _) = line.split_once(":  ")?;
     let before = before.trim_end();
     let start = before.rfind(|c: char| !c.is_alphabetic()).map_or(0, |at| {
@@ -166,11 +157,8 @@ fn application(prefix: &str, name: &str) -> Option<String> {
     }
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = |text: &str| {
-        let word = text
-            .trim_start()
-            .split_once('=')
-            .map_or("", |(word, _)| word);
-        !word.is_empty() && word.bytes().all(is_letter)
+        let word = text.trim_start().split_once('=');
+        word.is_some_and(|(word, _)| !word.is_empty() && word.bytes().all(is_letter))
     };
     let mut separators = rest.match_indices([',', ' ', ';', '|']);
     if let Some((end, _)) = separators.find(|(at, sign)| is_name(&rest[at + sign.len()..])) {

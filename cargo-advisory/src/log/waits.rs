@@ -274,10 +274,9 @@ impl Waits {
         let Some(name) = name else {
             let mut numbers: Vec<u32> = self.locks.keys().map(|lock| lock.database).collect();
             numbers.dedup();
-            return if let [number] = numbers[..] {
-                number
-            } else {
-                0
+            return match numbers[..] {
+                [number] => number,
+                _ => 0,
             };
         };
         let mut known = self.databases.iter();

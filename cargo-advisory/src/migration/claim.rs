@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::Output;
-use crate::failure::{Failure, bail};
+use crate::failure::{Result, bail};
 use crate::guard::literal;
 use crate::job_table::{ClaimColumns, JobTable, quoted};
 use crate::selection::Artifacts;
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<()> {
         let tables = self.tables()?;
         let sql = tables
             .iter()
@@ -59,7 +59,7 @@ impl Arguments {
         self.output.write(&joined(sql, "\n"))
     }
 
-    fn tables(&self) -> Result<Vec<JobTable>, Failure> {
+    fn tables(&self) -> Result<Vec<JobTable>> {
         if let (Some(table), false) = (&self.table, self.artifacts.are_named()) {
             return Ok(vec![self.columns.on(table)?]);
         }
@@ -130,7 +130,7 @@ pub(crate) fn indexes(table: &JobTable) -> Vec<(String, String)> {
         definitions.push(format!("({order}){}", only(&pending)));
     }
     if let Some(per) = table.column("per") {
-        let value = format!("pg_catalog.hash_record_extended(ROW({}),0)", quoted(per));
+        let value = hash_of(&quoted(per));
         definitions.push(format!("({value}, {order}){}", only(&pending)));
         let by = table.column("locked_by").unwrap_or("locked_by");
         let mut claimed = pending;
@@ -139,6 +139,11 @@ pub(crate) fn indexes(table: &JobTable) -> Vec<(String, String)> {
     }
     let named = |definition: String| (index_name(&table.name, &definition), definition);
     definitions.into_iter().map(named).collect()
+}
+
+/// The SQL of the hash by which an index finds the rows with one value.
+pub(crate) fn hash_of(column: &str) -> String {
+    format!("pg_catalog.hash_record_extended(ROW({column}),0)")
 }
 
 /// The condition of a partial index.
@@ -168,22 +173,16 @@ fn create_triggers(table: &JobTable) -> String {
     let name = table.quoted();
     let literal = literal(&name);
     let by = quoted(table.column("locked_by").unwrap_or("locked_by"));
-    let has_limit = table.column("per").is_some();
-    let pending = if has_limit {
-        Vec::new()
-    } else {
-        table.pending()
-    };
-    let open = pending.iter().map(|it| format!("\n        AND NEW.{it}"));
-    let open = open.collect::<Vec<_>>().concat();
-    let deleted = if has_limit {
-        format!(
+    let (mut open, mut deleted) = (String::new(), String::new());
+    if table.column("per").is_some() {
+        deleted = format!(
             "CREATE OR REPLACE TRIGGER advisory_claim_deleted AFTER DELETE ON {name}\n    \
              FOR EACH ROW WHEN (OLD.{by} IS NOT NULL) EXECUTE FUNCTION advisory_claim_notify();\n"
-        )
+        );
     } else {
-        String::new()
-    };
+        let pending = table.pending().into_iter();
+        open.extend(pending.map(|it| format!("\n        AND NEW.{it}")));
+    }
     // A trigger for rows runs for the partition, so the function looks for the root of the table.
     format!(
         "CREATE OR REPLACE FUNCTION advisory_claim_notify() RETURNS trigger\n\

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::cli::Output;
-use crate::failure::{Failure, bail};
+use crate::failure::{Failure, Result, bail};
 use crate::guard::{Guard, Table, is_same};
 use crate::inventory::{Inventory, is_lease, keys, path};
 use crate::json;
@@ -59,7 +59,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<()> {
         let (name, key, derivation) = match (&self.lock, &self.key) {
             (name, Some(pattern)) => {
                 let key = pattern_of(pattern)?;
@@ -86,19 +86,15 @@ impl Arguments {
     }
 
     /// The lock sites of the named files, or else of what cargo builds.
-    fn inventory(&self) -> Result<Inventory, Failure> {
+    fn inventory(&self) -> Result<Inventory> {
         if self.inventory.is_empty() {
             return self.artifacts.inventory_to_check();
         }
-        let mut inventory = Inventory::default();
-        for file in &self.inventory {
-            inventory = inventory.and(json::read_file(file)?);
-        }
-        Ok(inventory)
+        json::read_files(&self.inventory)
     }
 }
 
-fn pattern_of(written: &str) -> Result<LockedKey, Failure> {
+fn pattern_of(written: &str) -> Result<LockedKey> {
     let pair = split_pair_text(written);
     let text = pair.map_or(written, |(_, second)| second);
     let pattern = parse(text)
@@ -112,10 +108,7 @@ fn pattern_of(written: &str) -> Result<LockedKey, Failure> {
 }
 
 /// The lock with this name, or with this path of its function or declared type. Returns its name too.
-fn lock_named(
-    inventory: &Inventory,
-    wanted: &str,
-) -> Result<(String, LockedKey, Derivation), Failure> {
+fn lock_named(inventory: &Inventory, wanted: &str) -> Result<(String, LockedKey, Derivation)> {
     let is_wanted = |site: &&Record| {
         site.name.as_deref() == Some(wanted) || path(site) == wanted || site.function == wanted
     };

@@ -1,23 +1,13 @@
 //! Text in HTML.
 
-use std::fmt::Write;
-
 use crate::text::printable;
 
 /// A text without markup, and without characters that change the direction of the text after them.
 pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in printable(text).chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
+    // The first one is also in the others.
+    let safe = printable(text).replace('&', "&amp;");
+    let safe = safe.replace('<', "&lt;").replace('>', "&gt;");
+    safe.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 pub(super) fn code(text: &str) -> String {
@@ -26,27 +16,22 @@ pub(super) fn code(text: &str) -> String {
 
 /// A message; the parts in backticks are code.
 pub(super) fn with_code(message: &str) -> String {
-    let mut text = String::new();
-    for (at, part) in message.split('`').enumerate() {
-        let _ = match at % 2 {
-            0 => write!(text, "{}", escaped(part)),
-            _ => write!(text, "{}", code(part)),
-        };
-    }
-    text
+    let parts = message.split('`').enumerate();
+    let parts = parts.map(|(at, part)| match at % 2 {
+        0 => escaped(part),
+        _ => code(part),
+    });
+    parts.collect()
 }
 
 /// The id of an element of the page.
 pub(super) fn id(title: &str) -> String {
-    let mut id = "c".to_owned();
-    for letter in title.chars() {
-        // Different titles have different ids.
-        let _ = match letter {
-            letter if letter.is_ascii_alphanumeric() => write!(id, "{letter}"),
-            other => write!(id, "-{:x}", u32::from(other)),
-        };
-    }
-    id
+    // Different titles have different ids.
+    let letters = title.chars().map(|letter| match letter {
+        plain if plain.is_ascii_alphanumeric() => plain.to_string(),
+        other => format!("-{:x}", u32::from(other)),
+    });
+    format!("c{}", letters.collect::<String>())
 }
 
 #[cfg(test)]
