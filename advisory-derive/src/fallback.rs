@@ -1,16 +1,15 @@
 //! The function as it is emitted together with the errors, so that neither its callers nor its body
 //! fail too.
 
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
+use crate::args::Args;
+use crate::args::argument::Known;
 use crate::args::key::KeyArg;
-use crate::args::{lease, lock};
 use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::function::{self, Form, Function, mentions, word};
 use crate::tokens::hygienic;
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::quote;
 
 /// The function without a lock. The names that the attribute gives to the body are bound, and a
 /// parameter that only the key uses causes no warning.
@@ -20,19 +19,9 @@ pub(crate) fn unlocked(attribute: Attribute, args: TokenStream, item: TokenStrea
     let Some(function) = function::parse(item.clone(), attribute, &mut reported) else {
         return item;
     };
-    let (site, call, key) = match attribute {
-        Attribute::Lock => {
-            let (site, call, lock) = lock::parse(args, &mut reported);
-            let mut keys = lock.keys.unwrap_or_default();
-            (site, call, keys.pop().filter(|_| keys.is_empty()))
-        }
-        Attribute::Lease => {
-            let (site, call, lease) = lease::parse(args, &mut reported);
-            (site, call, lease.key)
-        }
-    };
-    let connection = connection(&site, &function);
-    let handle = handle(&site, &call, key.as_ref(), attribute, &function);
+    let args = Args::parse(args, Known::of(attribute), &mut reported);
+    let connection = connection(&args, &function);
+    let handle = handle(&args, attribute, &function);
     let (head, body) = (&function.head, function.body.stream());
     let body = quote!(#connection #handle #body);
     let body = match function.form {
@@ -46,8 +35,8 @@ pub(crate) fn unlocked(attribute: Attribute, args: TokenStream, item: TokenStrea
 }
 
 /// Statements that bind `conn`, if the body uses it and no parameter has the name.
-fn connection(site: &SiteArgs, function: &Function) -> Option<TokenStream> {
-    let runtime = site.runtime();
+fn connection(args: &Args, function: &Function) -> Option<TokenStream> {
+    let runtime = args.runtime();
     let name = word(function.body.stream(), "conn").filter(|_| !function.has_param("conn"))?;
     let ty = if function.is_blocking() {
         hygienic!(blocking::PgConnection)
@@ -60,15 +49,9 @@ fn connection(site: &SiteArgs, function: &Function) -> Option<TokenStream> {
     ))
 }
 
-fn handle(
-    site: &SiteArgs,
-    call: &CallArgs,
-    key: Option<&KeyArg>,
-    attribute: Attribute,
-    function: &Function,
-) -> Option<TokenStream> {
-    let handle = call.handle.as_ref()?;
-    let runtime = site.runtime();
+fn handle(args: &Args, attribute: Attribute, function: &Function) -> Option<TokenStream> {
+    let handle = args.handle.as_ref()?;
+    let runtime = args.runtime();
     let private = hygienic!(#runtime::__private);
     let acquired = match attribute {
         Attribute::Lock if function.is_blocking() => {
@@ -77,9 +60,8 @@ fn handle(
         Attribute::Lock => hygienic!(#runtime::LockInfo),
         Attribute::Lease => hygienic!(#runtime::lease::Lease),
     };
-    Some(match key {
-        Some(KeyArg::Expression(key)) if mentions(&function.body.stream(), "holding") => {
-            let key = key.to_token_stream();
+    Some(match args.keys.as_deref() {
+        Some([KeyArg::Expression(key)]) if mentions(&function.body.stream(), "holding") => {
             hygienic!(
                 fn handle<'k, K>(_: &'k K) -> #private::Handle<#acquired, &'k K> {
                     #private::never()

@@ -39,6 +39,8 @@ mod tokens;
 #[cfg(test)]
 mod written;
 
+use args::Args;
+use args::argument::Known;
 use attribute::Attribute;
 use errors::Errors;
 use proc_macro::TokenStream;
@@ -281,16 +283,15 @@ fn expanded(
     if let Some(function) = &function {
         back_end::check(function, attribute, &mut errors);
     }
+    let site_args = Args::parse(args.clone(), Known::of(attribute), &mut errors);
     let expansion = match attribute {
         Attribute::Lock => {
-            let args = args::lock::parse(args.clone(), &mut errors);
-            let site = LockSite::new(args, function, &mut errors);
+            let site = LockSite::new(site_args, function, &mut errors);
             let site = errors.into_result(site);
             site.map(|site| expand::lock::expand(&site))
         }
         Attribute::Lease => {
-            let args = args::lease::parse(args.clone(), &mut errors);
-            let site = LeaseSite::new(args, function, &mut errors);
+            let site = LeaseSite::new(site_args, function, &mut errors);
             let site = errors.into_result(site);
             site.map(|site| expand::lease::expand(&site))
         }

@@ -9,7 +9,6 @@ pub(crate) struct SiteFacts {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) purpose: Option<String>,
-    pub(crate) derivation: Derivation,
     pub(crate) keys: Vec<StaticKey>,
     pub(crate) with: Vec<(String, String)>,
 }
@@ -61,11 +60,11 @@ impl SiteFacts {
         }
     }
 
-    pub(crate) fn key_space(&self) -> KeySpace {
+    pub(crate) fn key_space(&self, derivation: Derivation) -> KeySpace {
         match self.kind {
             Kind::Lock { .. } | Kind::Macro => KeySpace::Advisory,
             Kind::Lease => KeySpace::Lease,
-            Kind::Struct => KeySpace::Declared.under(self.derivation),
+            Kind::Struct => KeySpace::Declared.under(derivation),
         }
     }
 }

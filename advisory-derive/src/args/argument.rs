@@ -12,7 +12,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 pub(crate) struct Known<'a> {
     pub(crate) names: &'a [&'a str],
     /// The attribute that has them, if it may have been meant.
-    attribute: Option<Attribute>,
+    pub(crate) attribute: Option<Attribute>,
 }
 
 impl Known<'static> {

@@ -62,6 +62,30 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
     })
 }
 
+/// The key of a lease, unless it is a list of several or a pair of numbers.
+pub(crate) fn lease_key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
+    let mut tokens = value.clone().into_iter();
+    if let (Some(TokenTree::Group(list)), None) = (tokens.next().map(ungrouped), tokens.next()) {
+        let mut elements = list.stream().into_iter();
+        let has_text = elements.any(|element| matches!(element, TokenTree::Literal(literal) if literal.to_string().starts_with('"')));
+        let wanted = match (list.delimiter(), pair(&list)) {
+            (Delimiter::Parenthesis, Some(Ok((_, pattern)))) => format!(
+                "the key of a lease is a text, not two numbers: write `key = \"{}\"`, with a word of its own in front",
+                pattern.value()
+            ),
+            (Delimiter::Bracket, _) | (Delimiter::Parenthesis, Some(Err(_))) => ONE_KEY.to_owned(),
+            (Delimiter::Parenthesis, None) if has_text => ONE_KEY.to_owned(),
+            _ => return key(value, errors),
+        };
+        errors.at(first_span(&value), wanted);
+        return None;
+    }
+    key(value, errors)
+}
+
+const ONE_KEY: &str =
+    "a lease has one key: write a key pattern, `key = \"job:<id>\"`, or a declared lock";
+
 /// The suggestion for a key pattern without quotes, `account:<id>`, which is not Rust.
 pub(crate) fn unquoted_pattern(value: &TokenStream) -> Option<String> {
     let tokens: Vec<TokenTree> = value.clone().into_iter().collect();
@@ -130,7 +154,7 @@ pub(crate) fn keys(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option
 
 /// The halves of a pair with a key pattern as its second half; an error for an unsuitable first
 /// half.
-pub(crate) fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
+fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
     let elements = split_at_commas(list.stream());
     let ([first, second], Delimiter::Parenthesis) = (elements.as_slice(), list.delimiter()) else {
         return None;

@@ -143,7 +143,7 @@ fn is_in_use(site: &Site, connection: Option<&Connection>, name: &Ident) -> bool
     };
     // The body may move another field of it.
     let by_err = || {
-        let err = site.call.err.as_ref();
+        let err = site.args.err.as_ref();
         err.is_some_and(|err| uses_field(err, name))
     };
     by_connection || by_witness() || by_err()

@@ -11,13 +11,13 @@ use crate::tokens::hygienic;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote_spanned;
 
-pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
+pub(crate) fn handle(site: &Site) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let handle = site.call.handle.as_ref()?;
+    let handle = site.args.handle.as_ref()?;
     if !keeps_locks(site) {
         return Some(hygienic!(let #handle = held.info();));
     }
-    let in_shared_mode = is_shared.then(|| hygienic!(.in_shared_mode()));
+    let in_shared_mode = site.args.is_shared().then(|| hygienic!(.in_shared_mode()));
     let declared = declared(handle);
     let at = handle.span().resolved_at(here);
     let declared = quote_spanned!(at=> &#declared);
@@ -38,7 +38,7 @@ pub(crate) fn request_and_locks(
     private: &TokenStream,
     request: &TokenStream,
 ) -> Option<TokenStream> {
-    let handle = site.call.handle.as_ref().filter(|_| keeps_locks(site))?;
+    let handle = site.args.handle.as_ref().filter(|_| keeps_locks(site))?;
     let (with, declared) = (with_values(&site.keys.with), declared(handle));
     let locks = Declared::locks(site, private);
     Some(hygienic!(
@@ -54,7 +54,7 @@ pub(crate) fn request_and_locks(
 /// patterns.
 pub(crate) fn keeps_locks(site: &Site) -> bool {
     let mut keys = site.keys.list.iter();
-    site.call.handle.is_some()
+    site.args.handle.is_some()
         && keys.any(|key| !matches!(key, SiteKey::Pattern(_)))
         && mentions(&site.function.body.stream(), "holding")
 }

@@ -2,7 +2,7 @@
 
 use super::body_connection::{BodyConnection, body_connection};
 use super::captures::Captures;
-use super::parts::{Parts, Product};
+use super::parts::Parts;
 use super::request::request;
 use super::{function, refusal};
 use crate::args::choice::Scope;
@@ -18,13 +18,9 @@ use syn::spanned::Spanned;
 pub(crate) fn expand(lock: &LockSite) -> TokenStream {
     let site = &lock.site;
     let captures = Captures::new(site, Some(&lock.connection));
-    let on_held = site.call.on_held.as_ref();
-    let product = Product::Lock {
-        is_shared: lock.args.is_shared(),
-    };
-    let parts = Parts::new(site, product, on_held.is_some());
+    let parts = Parts::new(site);
     let steps = lock_steps(lock, &parts, &captures.borrow);
-    let refusals = refusal(&parts, "is_busy", on_held).unwrap_or_default();
+    let refusals = refusal(&parts, "is_busy", site.args.on_held.as_ref()).unwrap_or_default();
     function(site, captures, &parts, steps, &refusals)
 }
 
@@ -54,7 +50,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let request = request(lock, parts);
     // Declared before the connection, so that it is dropped after it: the next call then finds the
     // connection back in its pool.
-    let turn = lock.args.queue.as_ref().map(|limit| {
+    let turn = lock.site.args.queue.as_ref().map(|limit| {
         hygienic!(
             let turn = match #calls::queue(&mut request, #limit) #wait {
                 #ok(turn) => turn,
@@ -63,7 +59,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         )
     });
     let begin = match &lock.connection {
-        Connection::Expression(_) | Connection::Pool(_) if lock.args.poll.is_some() => {
+        Connection::Expression(_) | Connection::Pool(_) if lock.site.args.poll.is_some() => {
             poll(lock, parts, &connection, &calls, wait.as_ref())
         }
         _ => begin(lock, parts, &connection, &calls, wait.as_ref()),
@@ -72,12 +68,12 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     // about an unused connection is right. A session-level lock also protects work on other
     // connections, or on none.
     let is_unused = lock.connection.source().is_some() && !mentions(body, "conn");
-    let warning = (is_unused && !lock.args.is_session()).then(|| {
+    let warning = (is_unused && !lock.site.args.is_session()).then(|| {
         let argument = site.args.span("pool").or_else(|| site.args.span("conn"));
         let (at, krate) = (argument.unwrap_or(here), site.args.runtime());
         quote_spanned!(at=> #krate::__private::connection_is_unused();)
     });
-    let quiet = lock.args.is_session().then(
+    let quiet = lock.site.args.is_session().then(
         || hygienic!(#[allow(unused_variables, reason = "the connection is there for the lock")]),
     );
     let (may_be_unused, mutable) = may_be_reborrowed(lock)
@@ -97,7 +93,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         hygienic!(#mutable #name)
     };
     let run = run(lock, parts, borrow, body);
-    let exceed = (lock.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
+    let exceed = (lock.site.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
         let option = hygienic!(#private::core::option::Option);
         hygienic!(
             let result = match result {
@@ -112,7 +108,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     // In an async function the last call also converts the error: a match on the result of an
     // `await` is slow to compile. But the conversion of `err` can borrow parameters, and must not
     // do so while the call waits.
-    let finish = if site.function.is_blocking() || site.call.err.is_some() {
+    let finish = if site.function.is_blocking() || site.args.err.is_some() {
         hygienic!(
             match #calls::finish_at(held, result) #wait {
                 #ok(result) => result,
@@ -156,7 +152,7 @@ fn begin(
     let BodyConnection {
         take, owner, place, ..
     } = connection;
-    let begin = match lock.args.scope() {
+    let begin = match lock.site.args.scope() {
         Scope::Session => "acquire_at",
         Scope::Xact => "begin_at",
     };
@@ -193,7 +189,7 @@ fn poll(
         place,
         ..
     } = connection;
-    let scope = Ident::new(lock.args.scope().name(), here);
+    let scope = Ident::new(lock.site.args.scope().name(), here);
     let option = hygienic!(#private::core::option::Option);
     hygienic!(
         #pool
@@ -228,7 +224,7 @@ fn run(lock: &LockSite, parts: &Parts, borrow: &TokenStream, body: &TokenStream)
         );
     }
     let body = parts.async_body(borrow, body);
-    let method = if lock.args.max_hold.is_some() {
+    let method = if lock.site.args.max_hold.is_some() {
         hygienic!(timeout)
     } else {
         hygienic!(watch)

@@ -20,9 +20,9 @@ use quote::quote_spanned;
 pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
     let site = &lock.site;
     let keys = keys(lock, parts);
-    let options = options(lock, &parts.private);
+    let options = options(site, &parts.private);
     // The time in the queue is subtracted from the wait.
-    let mutable = lock.args.queue.as_ref().map(|_| hygienic!(mut));
+    let mutable = site.args.queue.as_ref().map(|_| hygienic!(mut));
     if let Some(request) = request_and_locks(site, &parts.private, &keys) {
         return hygienic!(#request let #mutable request = request #options;);
     }
@@ -30,44 +30,37 @@ pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
     hygienic!(let #mutable request = { #with #keys } #options;)
 }
 
-/// Method calls that a lock and a lease have in common: the function's name, for the checks of
-/// debug builds, and the wait.
-pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
+/// Method calls for what differs from the default: an exclusive lock, with the session's own
+/// timeout. The function's name is for the checks of debug builds.
+pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let args = &site.args;
+    let time = |method: &str, time: &Option<Duration>| {
+        let (method, time) = (Ident::new(method, here), time.as_ref()?.expression(private));
+        Some(hygienic!(.#method(#time)))
+    };
+    let mut options = TokenStream::new();
+    options.extend(time("ttl", &args.ttl));
+    options.extend(time("renew", &args.renew));
+    options.extend(time("keep", &args.keep));
     let function = site.function.name.to_string();
-    let wait = site.call.wait.as_ref().map(|wait| {
+    options.extend(hygienic!(.in_function(#function)));
+    if let Some(wait) = &args.wait {
         let wait = match wait {
-            Wait::Never => hygienic!(#private::Wait::Never),
-            Wait::Forever => hygienic!(#private::Wait::Forever),
+            Wait::Never => hygienic!(Never),
+            Wait::Forever => hygienic!(Forever),
             Wait::For(time) => {
                 let time = time.expression(private);
-                hygienic!(#private::Wait::For(#time))
+                hygienic!(For(#time))
             }
         };
-        hygienic!(.wait(#wait))
-    });
-    hygienic!(.in_function(#function) #wait)
-}
-
-pub(crate) fn time_option(
-    method: &str,
-    time: Option<&Duration>,
-    private: &TokenStream,
-) -> Option<TokenStream> {
-    let here = Span::mixed_site();
-    let (method, time) = (Ident::new(method, here), time?.expression(private));
-    Some(hygienic!(.#method(#time)))
-}
-/// Method calls for what differs from the default: an exclusive lock, with the session's own
-/// timeout.
-fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
-    let args = &lock.args;
-    let mut options = call_options(&lock.site, private);
+        options.extend(hygienic!(.wait(#private::Wait::#wait)));
+    }
     if args.is_shared() {
         options.extend(hygienic!(.shared()));
     }
-    options.extend(time_option("poll", args.poll.as_ref(), private));
-    options.extend(time_option("poll_max", args.poll_max.as_ref(), private));
+    options.extend(time("poll", &args.poll));
+    options.extend(time("poll_max", &args.poll_max));
     match &args.permits {
         Some(PermitsArg::Number(permits)) => {
             options.extend(hygienic!(.permits(#permits)));
@@ -96,7 +89,7 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     if args.refuses_nested() {
         options.extend(hygienic!(.refuse_nested()));
     }
-    options.extend(time_option("max_hold", args.max_hold.as_ref(), private));
+    options.extend(time("max_hold", &args.max_hold));
     options
 }
 
@@ -105,7 +98,7 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
 /// `declared`, where the body can ask for its witnesses.
 fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
     let site = &lock.site;
-    let (derivation, max) = (lock.args.derivation(), lock.args.max_keys());
+    let (derivation, max) = (site.args.derivation(), site.args.max_keys());
     let Parts {
         private, converted, ..
     } = parts;
@@ -212,7 +205,10 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, lock: &LockSite) -> TokenStream
     };
     let (name, path) = (slice.name(), pattern.path(slice, names, None));
     let writes = pattern.writes(names, &krate, None);
-    let (new, finish) = (writer(lock.args.derivation(), &krate), pattern.finish());
+    let (new, finish) = (
+        writer(lock.site.args.derivation(), &krate),
+        pattern.finish(),
+    );
     quote_spanned!(at=>
         keys.each(#name, &#path, |element| {
             let mut key = #new;
