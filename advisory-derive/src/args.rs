@@ -164,11 +164,6 @@ impl Args {
         for argument in arguments {
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
-            if let Some(TokenTree::Ident(word)) = &name
-                && argument::suggestion(&word.to_string()) == Some("key")
-            {
-                args.note("key", word.span());
-            }
             if let Some(TokenTree::Literal(literal)) = &name
                 && has_key
             {
@@ -186,8 +181,12 @@ impl Args {
             }
             let value: TokenStream = tokens.collect();
             if let Some(TokenTree::Ident(word)) = &name {
+                let (word, span) = (word.to_string(), word.span());
+                if argument::suggestion(&word) == Some("key") {
+                    args.note("key", span);
+                }
                 // Also one that the macro does not have: a check can say what to write instead.
-                args.note(&word.to_string(), word.span());
+                args.note(&word, span);
             }
             let Some(name) = name_of(name, &value, known, errors) else {
                 continue;

@@ -68,8 +68,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                 "`{name}` does not render as one text: derive `KeyPart` for a struct with one field or an enum without fields, or \
                  write a placeholder for each value"
             );
-            errors.at(name.span(), wanted);
-            return None;
+            return errors.refuse(name.span(), wanted);
         }
     };
     Some(hygienic!(

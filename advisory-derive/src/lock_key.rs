@@ -22,30 +22,27 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let name = &input.ident;
     let attribute = derive_input::attribute(&input.attrs, "lock_key");
     let Some(arguments) = attribute.and_then(|attribute| attribute.meta.require_list().ok()) else {
-        errors.at(
+        return errors.refuse(
             name.span(),
             "write the key pattern: `#[lock_key(\"account:<id>\")]`",
         );
-        return None;
     };
     let lock = PatternAndArgs::parse(arguments.tokens.clone(), errors)?;
     let Data::Struct(data) = &input.data else {
-        errors.at(
+        return errors.refuse(
             name.span(),
             format_args!(
                 "`{name}` is not a struct: declare the lock as a struct with the key's values as fields"
             ),
         );
-        return None;
     };
     if let Fields::Unnamed(_) = &data.fields {
-        errors.at(
+        return errors.refuse(
             name.span(),
             format_args!(
                 "the fields of `{name}` have no names: write `struct {name} {{ id: … }}` and `<id>`"
             ),
         );
-        return None;
     }
     let types: Vec<TokenStream> = data
         .fields
@@ -162,8 +159,7 @@ impl PatternAndArgs {
         let at = equals.map_or_else(|| first_span(&written), |equals| equals.span());
         let KeyArg::Pattern { first, literal } = key(written, errors)? else {
             let wanted = "expected a key pattern: a string literal such as `\"account:<id>\"`";
-            errors.at(at, wanted);
-            return None;
+            return errors.refuse(at, wanted);
         };
         if is_named {
             let text = format!("\"{}\"", literal.value());

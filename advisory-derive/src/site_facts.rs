@@ -44,20 +44,16 @@ impl SiteFacts {
 
     /// ``fn `book` ``
     pub(crate) fn item(&self) -> String {
-        match self.kind {
-            Kind::Lock { .. } | Kind::Lease | Kind::Struct => {
-                format!("{} `{}`", self.kind.name(), self.name)
-            }
-            Kind::Macro => format!("`{}`", self.name),
+        if matches!(self.kind, Kind::Macro) {
+            format!("`{}`", self.name)
+        } else {
+            format!("{} `{}`", self.kind.name(), self.name)
         }
     }
 
     /// The word with which a message suggests to start the key.
     pub(crate) fn key_prefix(&self) -> Option<&str> {
-        match self.kind {
-            Kind::Lock { .. } | Kind::Lease | Kind::Struct => Some(&self.name),
-            Kind::Macro => None,
-        }
+        (!matches!(self.kind, Kind::Macro)).then_some(&self.name)
     }
 
     pub(crate) fn key_space(&self, derivation: Derivation) -> KeySpace {

@@ -30,28 +30,24 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
                     i32::MIN,
                     i32::MAX
                 );
-                errors.at(wide.span(), wanted);
-                return None;
+                return errors.refuse(wide.span(), wanted);
             }
             None => {}
         }
         if let Some(wanted) = instead_of(list) {
-            errors.at(first_span(&value), wanted);
-            return None;
+            return errors.refuse(first_span(&value), wanted);
         }
     }
     if let (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(bang))) = (&first, &second)
         && bang.as_char() == '!'
     {
-        errors.at(
+        return errors.refuse(
             name.span(),
             "a macro cannot be expanded here: write the key pattern as one string literal",
         );
-        return None;
     }
     if let Some(wanted) = unquoted_pattern(&value) {
-        errors.at(first_span(&value), wanted);
-        return None;
+        return errors.refuse(first_span(&value), wanted);
     }
     Some(match syn::parse2(value.clone()) {
         Ok(literal) => KeyArg::Pattern {
@@ -77,8 +73,7 @@ pub(crate) fn lease_key(value: TokenStream, errors: &mut Errors) -> Option<KeyAr
             (Delimiter::Parenthesis, None) if has_text => ONE_KEY.to_owned(),
             _ => return key(value, errors),
         };
-        errors.at(first_span(&value), wanted);
-        return None;
+        return errors.refuse(first_span(&value), wanted);
     }
     key(value, errors)
 }
@@ -139,14 +134,12 @@ pub(crate) fn keys(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option
             let wanted = format_args!(
                 "`keys` is a list: write `keys = [{list}, …]`, or for one key `key = {list}`"
             );
-            errors.at(list.span(), wanted);
-            None
+            errors.refuse(list.span(), wanted)
         }
         (Some(TokenTree::Literal(first)), Some(comma)) if is_punct(&comma, ',') => {
             let list = value.to_string().replace(" ,", ",");
             let wanted = format_args!("`keys` is a list: write `keys = [{list}]`");
-            errors.at(first.span(), wanted);
-            None
+            errors.refuse(first.span(), wanted)
         }
         _ => Some(vec![KeyArg::Each(value)]),
     }
@@ -224,8 +217,7 @@ pub(crate) fn with(
 ) -> Option<Vec<(Ident, TokenStream)>> {
     const WANTED: &str = "write `with(name = expression)` and `<name>` in the key";
     let Some(TokenTree::Group(group)) = value.into_iter().next() else {
-        errors.at(name.span(), WANTED);
-        return None;
+        return errors.refuse(name.span(), WANTED);
     };
     let mut values = Some(Vec::new());
     for value in split_at_commas(group.stream()) {

@@ -4,7 +4,7 @@
 //! `#[async_trait]` is on the `impl`, so it expands before the attributes on the functions.
 
 use super::params;
-use crate::tokens::{is_punct, is_word};
+use crate::tokens::{is_punct, is_word, regrouped};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::{GenericArgument, PathArguments, Type, TypeParamBound};
@@ -88,9 +88,7 @@ pub(crate) fn allow_unused(body: &Group, is_used: impl Fn(&Ident) -> bool) -> Gr
         }
         output.extend(statement);
     }
-    let mut allowing = Group::new(Delimiter::Brace, output);
-    allowing.set_span(body.span());
-    allowing
+    regrouped(body, output)
 }
 
 /// The names that the body binds by `let (a, b) = { let __arg1 = __arg1; __arg1 };`, because

@@ -63,8 +63,7 @@ fn from_pool(
 ) -> Option<Connection> {
     if let Some(span) = args.span("conn") {
         let wanted = "`pool` and `conn` both give the connection: leave one of them out";
-        errors.at(span, wanted);
-        return None;
+        return errors.refuse(span, wanted);
     }
     // The body has no use for it, but another expression of the attribute can.
     let mut others = [&args.on_held, &args.err, &args.pool].into_iter().flatten();
@@ -74,8 +73,7 @@ fn from_pool(
     {
         let wanted = "the parameter `conn` is not the connection that holds the lock, because `pool` gives the body another `conn`: \
                       remove the parameter, or `pool` from the attribute";
-        errors.at(root.span(), wanted);
-        return None;
+        return errors.refuse(root.span(), wanted);
     }
     Some(Connection::Pool(pool.clone()))
 }
@@ -87,8 +85,7 @@ fn given_by(given: &TokenStream, function: &Function, errors: &mut Errors) -> Op
         let wanted = format_args!(
             "`conn` takes a place, not a reference: write `conn = {place}`, or for a pool `pool = {place}`"
         );
-        errors.at(first_span(given), wanted);
-        return None;
+        return errors.refuse(first_span(given), wanted);
     }
     let expression = || Some(Connection::Expression(given.clone()));
     let mut fields = given.clone().into_iter();
@@ -146,8 +143,7 @@ fn borrowed(
             "the lock needs `{place}` to be mutable, and `{root}` is a shared reference: write `&mut` there, or for a pool `pool = {place}` \
              in the attribute"
         );
-        errors.at(at.span(), wanted);
-        return None;
+        return errors.refuse(at.span(), wanted);
     }
     Some(Connection::Place { root, fields, by })
 }
