@@ -318,21 +318,4 @@ mod tests {
             ["unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`"]
         );
     }
-
-    #[test]
-    fn a_lease_has_one_key_and_one_holder() {
-        let messages = |args: &str| {
-            messages(&format!(
-                "#[advisory_lease({args}, pool = db)] async fn run(db: &Pool, a: i64) -> Result<(), E> {{ Ok(()) }}"
-            ))
-        };
-        let one =
-            "a lease has one key: write a key pattern, `key = \"job:<id>\"`, or a declared lock";
-        assert_eq!(messages("key = (a, \"job\")"), [one]);
-        assert_eq!(messages("key = (a, job)"), [""; 0]);
-        assert_eq!(
-            messages("key = \"job\", mode = \"exclusive\""),
-            ["unknown argument `mode`: a lease has one holder: leave it out"]
-        );
-    }
 }

@@ -220,53 +220,6 @@ mod tests {
     }
 
     #[test]
-    fn the_body_captures_by_mutable_reference_what_may_not_be_sync() {
-        for [params, body, wanted] in rows(
-            r#"
-            list: Vec<u8> => send(list).await => list;_=&mutlist;
-            list: Vec<u8> => send().await =>
-            list: Vec<u8> => send(format!("{list:?}")).await => list;_=&mutlist;
-            list: Vec<u8> => send("list").await =>
-            mut list: Vec<u8> => send(list).await => _=&mutlist;
-            list: &Vec<u8> => send(list).await =>
-            list: &mut Vec<u8> => send(list).await => _=&mut*list;
-            id: i64 => send(id).await =>
-            Id(id): i64 => send(id).await => id;_=&mutid;
-            (a, mut b): (A, B) => send(a, b).await => a;_=(&muta,&mutb);
-            (a, b): &(A, B) => send(a, b).await => a;b;_=(&muta,&mutb);
-            #[cfg(unix)] list: Vec<u8> => send(list).await => list;#[cfg(unix)]{_=&mutlist;}
-        "#,
-        ) {
-            let params = format!("conn: &mut AsyncPgConnection, {params}");
-            assert_eq!(captured("", &params, body), wanted, "{params} {body}");
-        }
-    }
-
-    #[test]
-    fn a_self_that_the_body_uses_is_captured_like_a_parameter() {
-        for (receiver, body, wanted) in [
-            ("self", "send(self).await", "_=&mutself;"),
-            ("self: Box<Self>", "send(self).await", "_=&mutself;"),
-            ("mut self", "send(self).await", "_=&mutself;"),
-            ("&mut self", "send(self).await", "_=&mut*self;"),
-            ("&self", "send(self).await", ""),
-            ("self", "format!(\"{self}\")", "_=&mutself;"),
-            ("self", "send(\"self\").await", ""),
-        ] {
-            let params = format!("{receiver}, conn: &mut AsyncPgConnection");
-            assert_eq!(captured("", &params, body), wanted, "{receiver} {body}");
-            let source =
-                format!("#[advisory_lock(key = 7)] async fn run<T>({params}) -> T {{ {body} }}");
-            let is_mut = receiver == "mut self" || wanted == "_=&mutself;";
-            assert_eq!(
-                expansion(&source).contains("(mutself"),
-                is_mut,
-                "{receiver}"
-            );
-        }
-    }
-
-    #[test]
     fn a_connection_that_may_not_be_send_is_captured_by_mutable_reference() {
         for [args, params, body, wanted] in rows(
             "

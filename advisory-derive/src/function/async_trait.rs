@@ -120,7 +120,7 @@ pub(crate) fn destructured(body: &Group) -> Vec<Ident> {
 #[cfg(test)]
 mod tests {
     use super::future;
-    use crate::written::{expansion, messages};
+    use crate::written::messages;
     use proc_macro2::{TokenStream, TokenTree};
 
     #[test]
@@ -153,21 +153,6 @@ mod tests {
         }
     }
 
-    /// The parameters, of `x`, `y` and `conn`, that the body may leave unused.
-    fn allowed(attribute: &str) -> String {
-        let expansion = expansion(&format!(
-            "#[{attribute}]
-             fn run<'a>(conn: &'a mut C, x: X, y: Y) -> Pin<Box<dyn Future<Output = Done> + Send + 'a>> {{
-                 Box::pin(async move {{ let mut x = x; let y = y; let conn = conn; let one: X = x; let x = y; lock.holding() }})
-             }}"
-        ));
-        let allow = "#[allow(unused_variables,reason=\"the lock uses it\")]let";
-        let allowed = expansion.split(allow).skip(1);
-        let allowed = allowed.filter_map(|rest| rest.split_once('='));
-        let names = allowed.map(|(name, _)| name.trim_start_matches("mut"));
-        names.collect::<Vec<_>>().join(" ")
-    }
-
     #[test]
     fn a_pattern_that_the_body_binds_is_reported_where_the_attribute_uses_it() {
         for (args, names) in [
@@ -186,35 +171,6 @@ mod tests {
             for (message, name) in messages.iter().zip(names) {
                 assert!(message.starts_with(&start(name)), "{message}");
             }
-        }
-    }
-
-    #[test]
-    fn a_body_may_leave_unused_what_the_lock_uses() {
-        for (args, wanted) in [
-            ("key = 7", ""),
-            ("key = \"<x>\"", "x"),
-            ("key = Slot::of(y)", "y"),
-            ("keys = Slot::all(&x)", "x"),
-            ("key = \"<a>\", with(a = x.a)", "x"),
-            ("key = 7, err = |e| x.error(e)", "x"),
-            ("key = 7, wait = \"never\", on_held = Ok(y)", "y"),
-            ("key = 7, pool = x.pool, err = |e| conn.error(e)", "x conn"),
-            ("key = 7, conn = y.connect().await?", "y"),
-            ("key = 7, scope = \"session\"", "conn"),
-            ("key = 7, scope = \"session\", conn = x.db", "x"),
-            ("key = 7, permits = y.permits, wait = \"never\"", "y"),
-            ("key = 7, permits = 3, wait = \"never\"", ""),
-        ] {
-            assert_eq!(allowed(&format!("advisory_lock({args})")), wanted, "{args}");
-        }
-        for (args, wanted) in [
-            ("pool = pool", ""),
-            ("pool = x", "x"),
-            ("pool = pool, keep = \"1h\", on_done = Ok(x)", "x"),
-        ] {
-            let lease = format!("advisory_lease(key = 7, ttl = \"1m\", {args})");
-            assert_eq!(allowed(&lease), wanted, "{args}");
         }
     }
 }

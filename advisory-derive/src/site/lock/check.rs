@@ -201,7 +201,7 @@ fn names_self(token: &TokenTree) -> bool {
 #[cfg(test)]
 mod tests {
     use super::text_with_self;
-    use crate::written::{messages, rows};
+    use crate::written::messages;
 
     #[test]
     fn another_connection_of_the_same_name_is_found() {
@@ -229,40 +229,6 @@ mod tests {
         let db = "let mut db = pool.get().await?;";
         assert!(shadows(", conn = db", "db: C, pool: &P", db));
         assert!(!shadows(", conn = db.conn", "db: D, pool: &P", db));
-    }
-
-    #[test]
-    fn a_lock_at_the_node_of_its_rows_is_the_transactions() {
-        let refused = |args: &str| {
-            messages(&format!(
-                "#[advisory_lock(key = \"tenant:<id>\", {args})] async fn run(conn: &mut C, id: i64) -> QueryResult<()> {{ Ok(()) }}"
-            ))
-        };
-        let at = "at = (tenants::id, id)";
-        for [args, wanted] in rows(
-            r#"
-             =>
-            isolation = "read committed" =>
-            scope = "session" => leave `at` out
-            isolation = "serializable" => leave `at` or `isolation` out
-            permits = 3, wait = "never" => leave `at` out
-        "#,
-        ) {
-            let found = refused(&format!("{at}, {args}"));
-            match wanted {
-                "" => assert_eq!(found, [""; 0], "{args}"),
-                _ => assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}"),
-            }
-        }
-        for at in [
-            "at = tenants::id",
-            "at = (id)",
-            "at = (tenants::id, id, id)",
-        ] {
-            let found = refused(at);
-            let write = "write `at = (tenants::id, tenant_id)`";
-            assert!(found.len() == 1 && found[0].contains(write), "{found:?}");
-        }
     }
 
     #[test]
