@@ -11,7 +11,9 @@ mod convert;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod key_slices;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub mod request;
+pub mod request {
+    pub use crate::request::{counted, each, many, one};
+}
 
 pub use crate::__record as record;
 pub use crate::key::{Displayed, KeyWriter, known::named};
