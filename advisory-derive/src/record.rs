@@ -24,7 +24,6 @@ pub(crate) fn emit(site: SiteFacts, args: &Args, errors: &mut Errors) -> TokenSt
         collisions::check(&site, args, errors);
     }
     let (file, line) = place(site.span());
-    let slim = cfg!(feature = "slim-inventory");
     let (written, keys) = site
         .keys
         .into_iter()
@@ -40,7 +39,7 @@ pub(crate) fn emit(site: SiteFacts, args: &Args, errors: &mut Errors) -> TokenSt
         kind: site.kind.name().to_owned(),
         name: args.name(),
         component: text(&args.component),
-        purpose: site.purpose.filter(|_| !slim),
+        purpose: site.purpose,
         written,
         keys,
         with: site.with,
@@ -65,8 +64,8 @@ pub(crate) fn emit(site: SiteFacts, args: &Args, errors: &mut Errors) -> TokenSt
         allow_redundant: text(&args.allow_redundant),
         module: MODULE_PATH.to_owned(),
         function: site.name,
-        file: if slim { String::new() } else { file },
-        line: if slim { 0 } else { line },
+        file,
+        line,
         krate: env("CARGO_PKG_NAME"),
         version: env("CARGO_PKG_VERSION"),
     };
@@ -78,8 +77,14 @@ pub(crate) fn emit(site: SiteFacts, args: &Args, errors: &mut Errors) -> TokenSt
     hygienic!(#krate::__private::record!(#rest #before #after);)
 }
 
+/// Leaves the purpose and the place out of each record.
+const IS_SLIM: bool = cfg!(feature = "slim-inventory");
+
 /// The first line of the doc comment among a function's or a type's attributes.
 pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
+    if IS_SLIM {
+        return None;
+    }
     let mut tokens = head.clone().into_iter();
     while let Some(token) = tokens.next() {
         let TokenTree::Punct(punct) = &token else {
@@ -105,7 +110,7 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
 /// compiler's own name for the file can be remapped, and would differ from build to build.
 pub(crate) fn place(span: Span) -> (String, u32) {
     // A unit test of the macro runs outside of the compiler.
-    if !proc_macro::is_available() {
+    if IS_SLIM || !proc_macro::is_available() {
         return (String::new(), 0);
     }
     let span = span.unwrap();

@@ -349,7 +349,7 @@ fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::{CLAIM, ClaimArgs, MaybeColumn};
+    use super::{CLAIM, ClaimArgs};
     use crate::errors::Errors;
 
     #[test]
@@ -414,23 +414,5 @@ mod tests {
         assert!(parse("ttl = \"4s\", renew = \"2001ms\"").is_err());
         assert!(parse("renew = \"30s\"").is_ok());
         assert!(parse("renew = \"31s\"").is_err());
-    }
-
-    #[test]
-    fn a_column_can_be_left_out_by_a_word() {
-        let completed = |written: &str| parse(written).expect("no mistake").completed_at;
-        assert!(matches!(
-            completed("completed_at = \"none\""),
-            Some(MaybeColumn::None)
-        ));
-        assert!(matches!(
-            completed("completed_at = \"delete\""),
-            Some(MaybeColumn::Delete)
-        ));
-        assert!(matches!(
-            completed("completed_at = done"),
-            Some(MaybeColumn::Column(_))
-        ));
-        assert!(parse("failed_at = \"delete\"").is_err());
     }
 }
