@@ -40,7 +40,7 @@ pub(crate) fn request_and_locks(
 ) -> Option<TokenStream> {
     let handle = site.args.handle.as_ref().filter(|_| keeps_locks(site))?;
     let (with, declared) = (with_values(&site.keys.with), declared(handle));
-    let locks = Declared::locks(site, private);
+    let locks = declared_locks(site, private);
     Some(hygienic!(
         let (request, #declared) = {
             #with
@@ -59,45 +59,33 @@ pub(crate) fn keeps_locks(site: &Site) -> bool {
         && mentions(&site.function.body.stream(), "holding")
 }
 
-pub(crate) struct Declared {
-    count: usize,
-    next: usize,
+/// An expression: the declared locks, one, a tuple, or a `Vec`.
+fn declared_locks(site: &Site, private: &TokenStream) -> TokenStream {
+    let locks = site.keys.list.iter().filter_map(|key| match key {
+        SiteKey::Pattern(_) => None,
+        SiteKey::Expression(key) => Some(typed(key)),
+        SiteKey::Each(keys) => {
+            let at = at_start(keys);
+            Some(quote_spanned!(at=> #private::Vec::from_iter(#keys)))
+        }
+    });
+    let locks: Vec<TokenStream> = locks.collect();
+    match locks.as_slice() {
+        [lock] => lock.clone(),
+        locks => hygienic!((#(#locks),*)),
+    }
 }
 
-impl Declared {
-    pub(crate) fn new(site: &Site) -> Self {
-        let keys = site.keys.list.iter();
-        let count = keys.filter(|key| !matches!(key, SiteKey::Pattern(_)));
-        Self {
-            count: count.count(),
-            next: 0,
-        }
-    }
-
-    /// An expression: one lock, a tuple, or a `Vec`.
-    fn locks(site: &Site, private: &TokenStream) -> TokenStream {
-        let locks = site.keys.list.iter().filter_map(|key| match key {
-            SiteKey::Pattern(_) => None,
-            SiteKey::Expression(key) => Some(typed(key)),
-            SiteKey::Each(keys) => {
-                let at = at_start(keys);
-                Some(quote_spanned!(at=> #private::Vec::from_iter(#keys)))
-            }
-        });
-        let locks: Vec<TokenStream> = locks.collect();
-        match locks.as_slice() {
-            [lock] => lock.clone(),
-            locks => hygienic!((#(#locks),*)),
-        }
-    }
-
-    /// An expression: the next of them, as a place.
-    pub(crate) fn next(&mut self) -> TokenStream {
-        if self.count == 1 {
+/// Expressions: each of the declared locks, as a place in the local `declared`.
+pub(crate) fn declared_places(site: &Site) -> impl Iterator<Item = TokenStream> {
+    let keys = site.keys.list.iter();
+    let declared = keys.filter(|key| !matches!(key, SiteKey::Pattern(_)));
+    let count = declared.count();
+    (0..count).map(move |index| {
+        if count == 1 {
             return hygienic!(declared);
         }
-        let index = Literal::usize_unsuffixed(self.next);
-        self.next += 1;
+        let index = Literal::usize_unsuffixed(index);
         hygienic!(declared.#index)
-    }
+    })
 }

@@ -31,6 +31,8 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let here = Span::mixed_site();
     let Parts {
         private,
+        calls,
+        wait,
         output,
         converted,
         ok,
@@ -42,11 +44,6 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let site = &lock.site;
     let connection = body_connection(lock, parts);
     let BodyConnection { name, body, .. } = &connection;
-    let (calls, wait) = if site.function.is_blocking() {
-        (hygienic!(#private::blocking), None)
-    } else {
-        (private.clone(), Some(hygienic!(.await)))
-    };
     let request = request(lock, parts);
     // Declared before the connection, so that it is dropped after it: the next call then finds the
     // connection back in its pool.
@@ -60,9 +57,9 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     });
     let begin = match &lock.connection {
         Connection::Expression(_) | Connection::Pool(_) if lock.site.args.poll.is_some() => {
-            poll(lock, parts, &connection, &calls, wait.as_ref())
+            poll(lock, parts, &connection)
         }
-        _ => begin(lock, parts, &connection, &calls, wait.as_ref()),
+        _ => begin(lock, parts, &connection),
     };
     // A transaction-level lock protects statements on its connection alone, so there a warning
     // about an unused connection is right. A session-level lock also protects work on other
@@ -138,16 +135,15 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
 }
 
 /// Statements that take the connection and the lock, as the local `held`.
-fn begin(
-    lock: &LockSite,
-    parts: &Parts,
-    connection: &BodyConnection,
-    calls: &TokenStream,
-    wait: Option<&TokenStream>,
-) -> TokenStream {
+fn begin(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
-        ok, err, refused, ..
+        calls,
+        wait,
+        ok,
+        err,
+        refused,
+        ..
     } = parts;
     let BodyConnection {
         take, owner, place, ..
@@ -167,16 +163,12 @@ fn begin(
 }
 
 /// Like [`begin`], with a connection for each try, which is dropped before the pause that follows.
-fn poll(
-    lock: &LockSite,
-    parts: &Parts,
-    connection: &BodyConnection,
-    calls: &TokenStream,
-    wait: Option<&TokenStream>,
-) -> TokenStream {
+fn poll(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
         private,
+        calls,
+        wait,
         ok,
         err,
         refused,

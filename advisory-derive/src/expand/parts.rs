@@ -11,6 +11,10 @@ use syn::{Type, spanned::Spanned};
 
 pub(crate) struct Parts {
     pub(crate) private: TokenStream,
+    /// The module of the functions for this kind of connection.
+    pub(crate) calls: TokenStream,
+    /// The `.await` of a call of them.
+    pub(crate) wait: Option<TokenStream>,
     pub(crate) output: Type,
     /// An expression: the local `error` as the function's result.
     pub(crate) converted: TokenStream,
@@ -41,7 +45,14 @@ impl Parts {
         } else {
             quote_spanned!(at_output=> #returns.convert(error))
         };
+        let (calls, wait) = if site.function.is_blocking() {
+            (hygienic!(#private::blocking), None)
+        } else {
+            (private.clone(), Some(hygienic!(.await)))
+        };
         Self {
+            calls,
+            wait,
             error: hygienic!(#krate::#module Error),
             ok: hygienic!(#private::Ok),
             err: hygienic!(#private::Err),

@@ -1,7 +1,7 @@
 //! The request that a site sends to the runtime: its keys, and its options.
 
 use super::expression::{at_start, typed, with_values};
-use super::handle::{Declared, keeps_locks, request_and_locks};
+use super::handle::{declared_places, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
@@ -128,11 +128,9 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
             }
         );
     }
-    let mut declared = keeps_locks.then(|| Declared::new(site));
-    let mut lock_key = |key: &TokenStream| match &mut declared {
-        Some(declared) => declared.next(),
-        None => typed(key),
-    };
+    let declared = keeps_locks.then(|| declared_places(site));
+    let mut declared = declared.into_iter().flatten();
+    let mut lock_key = |key: &TokenStream| declared.next().unwrap_or_else(|| typed(key));
     let names = site.keys.names(&site.function);
     let has_slice = site
         .keys

@@ -174,16 +174,12 @@ pub(crate) fn self_in_text(connection: &Connection, function: &Function, errors:
 fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
     let mut after_bang = false;
     for token in tokens {
-        let found = match &token {
-            TokenTree::Group(group) if after_bang => group.stream().into_iter().find(names_self),
-            _ => None,
-        };
-        let nested = match &token {
-            TokenTree::Group(group) => text_with_self(group.stream()),
-            _ => None,
-        };
-        if let Some(literal) = found.or(nested) {
-            return Some(literal);
+        if let TokenTree::Group(group) = &token {
+            let mut tokens = group.stream().into_iter().filter(|_| after_bang);
+            let found = tokens.find(names_self);
+            if let Some(literal) = found.or_else(|| text_with_self(group.stream())) {
+                return Some(literal);
+            }
         }
         after_bang = is_punct(&token, '!');
     }
