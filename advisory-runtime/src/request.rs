@@ -3,7 +3,6 @@
 mod distributed_rows;
 mod origin;
 
-use crate::error::Error;
 use crate::key::{Key, KeyPart, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
@@ -309,29 +308,6 @@ impl<K: LockKey> From<K> for Request {
             origin: request.origin.clone().without_place(),
             ..request
         }
-    }
-}
-
-/// For the declared locks of the expression `written`: at least one, and at most `max`.
-#[doc(hidden)]
-#[cfg_attr(debug_assertions, track_caller)]
-pub fn counted<K: LockKey>(
-    keys: impl IntoIterator<Item = K>,
-    written: &'static str,
-    max: usize,
-) -> Result<Request, Error> {
-    let request = Request::all(keys);
-    match request.keys.len() {
-        0 => Err(Error::NoKeys {
-            lock: written.into(),
-            slice: written,
-        }),
-        keys if keys > max => Err(Error::TooManyKeys {
-            lock: request.pattern.into(),
-            keys,
-            max,
-        }),
-        _ => Ok(request),
     }
 }
 
