@@ -43,7 +43,6 @@ impl PoolError {
         }
     }
 
-    #[cfg(any(feature = "diesel-async", feature = "postgres"))]
     pub(crate) const fn inside_body(mut self, is_inside_body: bool) -> Self {
         self.is_inside_body = is_inside_body;
         self
