@@ -1,39 +1,77 @@
 //! The arguments of the macros, as they are written.
 
 pub(crate) mod argument;
-pub(crate) mod call;
 pub(crate) mod choice;
 pub(crate) mod duration;
 pub(crate) mod key;
-pub(crate) mod lease;
-pub(crate) mod lock;
-pub(crate) mod pattern;
+pub(crate) mod names;
 pub(crate) mod value;
 
 use crate::attribute::Attribute;
 use crate::errors::Errors;
+use crate::function::mentions;
 use crate::tokens::{is_punct, split_at_commas};
+use advisory_pattern::{Derivation, Permits};
 use argument::{Argument, Known, name_of, value_of};
-use key::with;
+use choice::{Isolation, Scope};
+use duration::{Duration, KEEP, MAX_HOLD, POLL, POLL_MAX, RENEW, TTL, Wait, wait};
+use key::{KeyArg, key, keys, lease_key, with};
 use proc_macro2::{Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::quote;
-use syn::LitStr;
-use value::{expression, label, overlap, string};
+use syn::{LitInt, LitStr};
+use value::{
+    AtArg, PermitsArg, at, conversion, expression, ident, label, number, overlap, permits, reason,
+    returned, string, tables,
+};
 
-/// The arguments of every macro that has a key. `None` is "not given".
+/// The maximum number of locks of a call, by default: all sessions of the server share its lock
+/// table.
+const MAX_KEYS: usize = 64;
+
+/// The arguments of a macro that has a key. `None` is "not given", and the only value of those that
+/// the macro does not have.
 #[derive(Default)]
-pub(crate) struct SiteArgs {
+pub(crate) struct Args {
+    pub(crate) keys: Option<Vec<KeyArg>>,
     pub(crate) with: Option<Vec<(Ident, TokenStream)>>,
     pub(crate) name: Option<LitStr>,
     pub(crate) component: Option<LitStr>,
     /// The other lock's name and the reason, of each `allow_overlap`.
     pub(crate) allow_overlap: Vec<(LitStr, LitStr)>,
+    pub(crate) allow_ambiguous: Option<LitStr>,
+    pub(crate) derivation: Option<Derivation>,
+    /// The tables that must only be written under the lock.
+    pub(crate) guards: Option<Vec<String>>,
+    /// The reason why their constraints do not replace the lock.
+    pub(crate) allow_redundant: Option<LitStr>,
+    pub(crate) pool: Option<TokenStream>,
+    pub(crate) conn: Option<TokenStream>,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) on_held: Option<TokenStream>,
+    pub(crate) on_done: Option<TokenStream>,
+    pub(crate) err: Option<TokenStream>,
+    pub(crate) handle: Option<Ident>,
+    scope: Option<Scope>,
+    is_shared: Option<bool>,
+    pub(crate) poll: Option<Duration>,
+    pub(crate) poll_max: Option<Duration>,
+    pub(crate) permits: Option<PermitsArg>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) isolation: Option<Isolation>,
+    /// The rows that decide at which node the lock is taken.
+    pub(crate) at: Option<AtArg>,
+    refuses_nested: Option<bool>,
+    pub(crate) queue: Option<LitInt>,
+    pub(crate) max_keys: Option<LitInt>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) renew: Option<Duration>,
+    pub(crate) keep: Option<Duration>,
     krate: Option<TokenStream>,
     /// Every argument that was given, right or wrong.
     given: Vec<(String, Span)>,
 }
 
-impl SiteArgs {
+impl Args {
     pub(crate) fn name(&self) -> Option<String> {
         self.name.as_ref().map(LitStr::value)
     }
@@ -47,19 +85,58 @@ impl SiteArgs {
         runtime(self.krate.as_ref())
     }
 
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope.unwrap_or_default()
+    }
+
+    pub(crate) fn is_session(&self) -> bool {
+        self.scope() == Scope::Session
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared == Some(true)
+    }
+
+    pub(crate) fn refuses_nested(&self) -> bool {
+        self.refuses_nested == Some(true)
+    }
+
+    pub(crate) fn permits(&self) -> Option<Permits> {
+        self.permits.as_ref().map(PermitsArg::recorded)
+    }
+
+    pub(crate) fn derivation(&self) -> Derivation {
+        self.derivation.unwrap_or_default()
+    }
+
+    pub(crate) fn max_keys(&self) -> usize {
+        let max_keys = self.max_keys.as_ref();
+        let max_keys = max_keys.and_then(|max| max.base10_parse().ok());
+        max_keys.unwrap_or(MAX_KEYS)
+    }
+
+    /// Returns whether an argument other than the key uses this name's value.
+    pub(crate) fn use_name(&self, name: &Ident) -> bool {
+        let is_for_lock = self.is_session() && self.conn.is_none() && name == "conn";
+        let permits = self.permits.as_ref().and_then(PermitsArg::expression);
+        let value = self.at.as_ref().map(|at| &at.value);
+        let expressions = [
+            &self.on_held,
+            &self.on_done,
+            &self.err,
+            &self.pool,
+            &self.conn,
+        ];
+        let expressions = expressions.map(Option::as_ref).into_iter();
+        let mut expressions = expressions.chain([permits, value]).flatten();
+        is_for_lock || expressions.any(|expression| mentions(expression, &name.to_string()))
+    }
+
     pub(crate) fn refuse(&self, unfit: &[(&str, &str)], errors: &mut Errors) {
         for (name, message) in unfit {
             if let Some(span) = self.span(name) {
                 errors.at(span, message);
             }
-        }
-    }
-
-    /// Without a table there is nothing that the lock could be redundant to.
-    fn refuse_redundant_without_guards(&self, errors: &mut Errors) {
-        if !self.has("guards") {
-            let message = "`allow_redundant` has no effect without `guards`: name the tables there, or leave `allow_redundant` out";
-            self.refuse(&[("allow_redundant", message)], errors);
         }
     }
 
@@ -78,14 +155,8 @@ impl SiteArgs {
         self.given.push((name.to_owned(), span));
     }
 
-    /// Reads arguments, of which only the known ones are accepted; `read` has the values of those
-    /// that not all macros have.
-    pub(crate) fn parse(
-        tokens: TokenStream,
-        known: Known<'_>,
-        errors: &mut Errors,
-        mut read: impl FnMut(Argument<'_>),
-    ) -> Self {
+    /// Reads arguments, of which only the known ones are accepted.
+    pub(crate) fn parse(tokens: TokenStream, known: Known<'_>, errors: &mut Errors) -> Self {
         let mut args = Self::default();
         let arguments = separate(tokens, known, errors);
         let has_key = known.names.contains(&"key");
@@ -93,11 +164,6 @@ impl SiteArgs {
         for argument in arguments {
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
-            if let Some(TokenTree::Ident(word)) = &name
-                && argument::suggestion(&word.to_string()) == Some("key")
-            {
-                args.note("key", word.span());
-            }
             if let Some(TokenTree::Literal(literal)) = &name
                 && has_key
             {
@@ -115,51 +181,100 @@ impl SiteArgs {
             }
             let value: TokenStream = tokens.collect();
             if let Some(TokenTree::Ident(word)) = &name {
+                let (word, span) = (word.to_string(), word.span());
+                if argument::suggestion(&word) == Some("key") {
+                    args.note("key", span);
+                }
                 // Also one that the macro does not have: a check can say what to write instead.
-                args.note(&word.to_string(), word.span());
+                args.note(&word, span);
             }
             let Some(name) = name_of(name, &value, known, errors) else {
                 continue;
             };
-            match name.to_string().as_str() {
-                "with" => {
-                    let value = equals.into_iter().collect();
-                    let name = &name;
-                    let with_values = Argument {
-                        name,
-                        value,
-                        errors,
-                    };
-                    with_values.set(&mut args.with, with);
-                }
+            // These two can be followed by parentheses instead of `=`.
+            let value = match name.to_string().as_str() {
+                "with" => Some(equals.into_iter().collect()),
                 "allow_overlap" => {
                     let overlap = overlap(equals.as_ref(), &name, errors);
                     args.allow_overlap.extend(overlap);
+                    None
                 }
-                _ => {
-                    if let Some(value) = value_of(&name, equals.as_ref(), value, errors) {
-                        let name = &name;
-                        args.read(
-                            Argument {
-                                name,
-                                value,
-                                errors,
-                            },
-                            &mut read,
-                        );
-                    }
-                }
+                _ => value_of(&name, equals.as_ref(), value, errors),
+            };
+            if let Some(value) = value {
+                let (name, is_of_lease) = (&name, known.attribute == Some(Attribute::Lease));
+                let argument = Argument {
+                    name,
+                    value,
+                    errors,
+                };
+                args.read(argument, is_of_lease);
             }
+        }
+        if known.names.contains(&"guards") && !args.has("guards") {
+            // Without a table there is nothing that the lock could be redundant to.
+            let message = "`allow_redundant` has no effect without `guards`: name the tables there, or leave `allow_redundant` out";
+            args.refuse(&[("allow_redundant", message)], errors);
         }
         args
     }
 
-    fn read(&mut self, argument: Argument<'_>, read: &mut impl FnMut(Argument<'_>)) {
+    fn read(&mut self, argument: Argument<'_>, is_of_lease: bool) {
         match argument.name.to_string().as_str() {
+            "key" => argument.set(&mut self.keys, |value, _, errors| {
+                let key = if is_of_lease {
+                    lease_key(value, errors)
+                } else {
+                    key(value, errors)
+                };
+                key.map(|key| vec![key])
+            }),
+            "keys" => argument.set(&mut self.keys, keys),
+            "with" => argument.set(&mut self.with, with),
             "name" => argument.set(&mut self.name, label),
             "component" => argument.set(&mut self.component, string),
+            "allow_ambiguous" => argument.set(&mut self.allow_ambiguous, reason),
+            "derivation" => {
+                let derivations = Derivation::ALL.map(|known| (known.name(), known));
+                argument.set_choice(&mut self.derivation, derivations);
+            }
+            "guards" => argument.set(&mut self.guards, tables),
+            "allow_redundant" => argument.set(&mut self.allow_redundant, reason),
+            "pool" => argument.set(&mut self.pool, expression),
+            "conn" => argument.set(&mut self.conn, expression),
+            "wait" => argument.set(&mut self.wait, wait),
+            "on_held" => argument.set(&mut self.on_held, returned),
+            "on_done" => argument.set(&mut self.on_done, returned),
+            "err" => argument.set(&mut self.err, conversion),
+            "handle" => argument.set(&mut self.handle, ident),
+            "scope" => {
+                let scopes = Scope::ALL.map(|scope| (scope.name(), scope));
+                argument.set_choice(&mut self.scope, scopes);
+            }
+            "mode" => {
+                let modes = [("exclusive", false), ("shared", true)];
+                argument.set_choice(&mut self.is_shared, modes);
+            }
+            "poll" => argument.set_time(&mut self.poll, &POLL),
+            "poll_max" => argument.set_time(&mut self.poll_max, &POLL_MAX),
+            "permits" => argument.set(&mut self.permits, permits),
+            "max_hold" => argument.set_time(&mut self.max_hold, &MAX_HOLD),
+            "isolation" => {
+                let levels = Isolation::ALL.map(|level| (level.name(), level));
+                argument.set_choice(&mut self.isolation, levels);
+            }
+            "at" => argument.set(&mut self.at, at),
+            "nested" => {
+                let answers = [("allow", false), ("refuse", true)];
+                argument.set_choice(&mut self.refuses_nested, answers);
+            }
+            "queue" => argument.set(&mut self.queue, number),
+            "max_keys" => argument.set(&mut self.max_keys, number),
+            "ttl" => argument.set_time(&mut self.ttl, &TTL),
+            "renew" => argument.set_time(&mut self.renew, &RENEW),
+            "keep" => argument.set_time(&mut self.keep, &KEEP),
             "crate" => argument.set(&mut self.krate, expression),
-            _ => read(argument),
+            _ => argument.not_implemented(),
         }
     }
 }
@@ -209,15 +324,6 @@ fn is_assignment(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == '=' && punct.spacing() == Spacing::Alone)
 }
 
-impl Attribute {
-    pub(crate) const fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Lock => &lock::NAMES,
-            Self::Lease => &lease::NAMES,
-        }
-    }
-}
-
 /// The path of the runtime, if `crate` does not give another one.
 pub(crate) fn runtime(krate: Option<&TokenStream>) -> TokenStream {
     krate.cloned().unwrap_or_else(|| quote!(::advisory_runtime))
@@ -226,7 +332,8 @@ pub(crate) fn runtime(krate: Option<&TokenStream>) -> TokenStream {
 #[cfg(test)]
 mod tests {
     use super::argument::Known;
-    use super::{lease, lock, pattern, separate};
+    use super::names::PATTERN;
+    use super::{Args, separate};
     use crate::attribute::Attribute;
     use crate::errors::Errors;
 
@@ -267,22 +374,19 @@ mod tests {
     /// An argument that is accepted but not read would have no effect and give no error.
     #[test]
     fn every_known_argument_is_implemented() {
-        let read = |name: &str, parse: fn(proc_macro2::TokenStream, &mut Errors)| {
-            let mut errors = Errors::default();
-            let written = format!("{name} = \"x\"").parse().expect("tokens");
-            parse(written, &mut errors);
-            let errors = errors.into_compile_errors().to_string();
-            assert!(!errors.contains("is not implemented"), "{errors}");
-            assert!(!errors.contains("unknown argument"), "{errors}");
-        };
-        for name in Attribute::Lock.arguments() {
-            read(name, |tokens, errors| drop(lock::parse(tokens, errors)));
-        }
-        for name in Attribute::Lease.arguments() {
-            read(name, |tokens, errors| drop(lease::parse(tokens, errors)));
-        }
-        for name in pattern::KNOWN {
-            read(name, |tokens, errors| drop(pattern::parse(tokens, errors)));
+        for known in [
+            Known::of(Attribute::Lock),
+            Known::of(Attribute::Lease),
+            Known::only(&PATTERN),
+        ] {
+            for name in known.names {
+                let mut errors = Errors::default();
+                let written = format!("{name} = \"x\"").parse().expect("tokens");
+                Args::parse(written, known, &mut errors);
+                let errors = errors.into_compile_errors().to_string();
+                assert!(!errors.contains("is not implemented"), "{errors}");
+                assert!(!errors.contains("unknown argument"), "{errors}");
+            }
         }
     }
 }

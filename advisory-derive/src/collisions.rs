@@ -5,7 +5,7 @@
 //! doctests are many programs in one crate: there nothing is compared, to avoid false errors. This
 //! is early feedback; the complete check reads the artifact.
 
-use crate::args::SiteArgs;
+use crate::args::Args;
 use crate::errors::Errors;
 use crate::site_facts::SiteFacts;
 use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Permits, Side, advice};
@@ -44,13 +44,13 @@ struct CallSite {
 
 static SITE_LOCKS: Mutex<Vec<SiteLock>> = Mutex::new(Vec::new());
 
-/// Reports the site's locks, each with this many permits, that can collide with those of an earlier
-/// site, and adds them to the table.
-pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors: &mut Errors) {
+/// Reports the site's locks that can collide with those of an earlier site, and adds them to the
+/// table.
+pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
     let Some(call_site) = CallSite::of(site.span(), site.item()) else {
         return;
     };
-    let name = args.name();
+    let (name, derivation) = (args.name(), args.derivation());
     let mut earlier_locks = SITE_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     // An outer macro can expand the same tokens twice.
     earlier_locks.retain(|earlier| earlier.call_site != call_site);
@@ -59,9 +59,9 @@ pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: &Permits, errors
             continue;
         };
         let prefix = prefix(&key);
-        let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
-            .within(site.key_space())
-            .with_permits(permits.clone());
+        let lock = Lock::new(key, derivation, name.clone(), args.allowed_overlaps())
+            .within(site.key_space(derivation))
+            .with_permits(args.permits().unwrap_or(Permits::ONE));
         let mut site_lock = SiteLock {
             call_site: call_site.clone(),
             lock,

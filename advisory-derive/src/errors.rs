@@ -10,6 +10,12 @@ impl Errors {
         self.0.push(syn::Error::new(span, message));
     }
 
+    /// Reports a mistake instead of a value.
+    pub(crate) fn refuse<T>(&mut self, span: Span, message: impl std::fmt::Display) -> Option<T> {
+        self.at(span, message);
+        None
+    }
+
     pub(crate) fn push(&mut self, error: syn::Error) {
         self.0.push(error);
     }

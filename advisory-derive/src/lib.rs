@@ -39,6 +39,8 @@ mod tokens;
 #[cfg(test)]
 mod written;
 
+use args::Args;
+use args::argument::Known;
 use attribute::Attribute;
 use errors::Errors;
 use proc_macro::TokenStream;
@@ -89,7 +91,7 @@ use site::lock::LockSite;
 /// | `max_hold` | none; `"30s"`, a `Duration` | how long the body can run |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the isolation level of the transaction; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `at` | none; `(tenants::id, tenant_id)` | takes the lock at the node that has the rows of a distributed table of Citus: the column by which it is distributed, and its value. Without Citus it has no effect. Scope `"xact"`; not with `permits` or a stricter `isolation`. `guide::several_servers` explains |
-/// | `nested` | `"allow", `"refuse"` | whether the function can run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
+/// | `nested` | `"allow"`, `"refuse"` | whether the function can run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"fnv1a64"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number |
 /// | `name` | none; `"booking-slot"` | sites with the same name and pattern share one lock |
 /// | `component` | none; `"payments"` | a column of the registry. Its "purpose" is the first line of the doc comment |
@@ -281,16 +283,15 @@ fn expanded(
     if let Some(function) = &function {
         back_end::check(function, attribute, &mut errors);
     }
+    let site_args = Args::parse(args.clone(), Known::of(attribute), &mut errors);
     let expansion = match attribute {
         Attribute::Lock => {
-            let args = args::lock::parse(args.clone(), &mut errors);
-            let site = LockSite::new(args, function, &mut errors);
+            let site = LockSite::new(site_args, function, &mut errors);
             let site = errors.into_result(site);
             site.map(|site| expand::lock::expand(&site))
         }
         Attribute::Lease => {
-            let args = args::lease::parse(args.clone(), &mut errors);
-            let site = LeaseSite::new(args, function, &mut errors);
+            let site = LeaseSite::new(site_args, function, &mut errors);
             let site = errors.into_result(site);
             site.map(|site| expand::lease::expand(&site))
         }

@@ -1,9 +1,9 @@
 //! A key outside of the attribute: `#[derive(LockKey)]`, and `lock_key!`.
 
-use crate::args::SiteArgs;
+use crate::args::Args;
+use crate::args::argument::Known;
 use crate::args::key::{KeyArg, key};
-use crate::args::pattern::{self, PatternArgs};
-use crate::collisions;
+use crate::args::names::PATTERN;
 use crate::derive_input;
 use crate::errors::Errors;
 use crate::expand::expression::with_values;
@@ -12,10 +12,9 @@ use crate::key_pattern::{Ambiguity, KeyPattern, check_with, writer};
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts, texts};
 use crate::tokens::{first_span, hygienic, is_punct, is_word};
-use advisory_pattern::{Permits, Record};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Data, Fields, LitStr};
+use syn::{Data, Fields};
 
 /// `#[derive(LockKey)] #[lock_key("account:<id>")] struct AccountLock { id: AccountId }`.
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
@@ -23,30 +22,27 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let name = &input.ident;
     let attribute = derive_input::attribute(&input.attrs, "lock_key");
     let Some(arguments) = attribute.and_then(|attribute| attribute.meta.require_list().ok()) else {
-        errors.at(
+        return errors.refuse(
             name.span(),
             "write the key pattern: `#[lock_key(\"account:<id>\")]`",
         );
-        return None;
     };
     let lock = PatternAndArgs::parse(arguments.tokens.clone(), errors)?;
     let Data::Struct(data) = &input.data else {
-        errors.at(
+        return errors.refuse(
             name.span(),
             format_args!(
                 "`{name}` is not a struct: declare the lock as a struct with the key's values as fields"
             ),
         );
-        return None;
     };
     if let Fields::Unnamed(_) = &data.fields {
-        errors.at(
+        return errors.refuse(
             name.span(),
             format_args!(
                 "the fields of `{name}` have no names: write `struct {name} {{ id: … }}` and `<id>`"
             ),
         );
-        return None;
     }
     let types: Vec<TokenStream> = data
         .fields
@@ -85,7 +81,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     } else {
         TokenStream::new()
     };
-    let new = writer(lock.own.derivation(), &krate);
+    let new = writer(lock.args.derivation(), &krate);
     let text = lock.pattern.text();
     let (finish, into_text) = (lock.pattern.finish(), lock.pattern.rendered());
     let (generics, arguments, bounds) = input.generics.split_for_impl();
@@ -142,15 +138,14 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let with = with_values(with);
     let key = lock
         .pattern
-        .expression(&names, lock.own.derivation(), &lock.args.runtime());
+        .expression(&names, lock.args.derivation(), &lock.args.runtime());
     let (krate, text) = (lock.args.runtime(), lock.pattern.text());
     Some(hygienic!({ #record #with #krate::__private::named(#key, #text) }))
 }
 
 struct PatternAndArgs {
     pattern: KeyPattern,
-    args: SiteArgs,
-    own: PatternArgs,
+    args: Args,
 }
 
 impl PatternAndArgs {
@@ -164,8 +159,7 @@ impl PatternAndArgs {
         let at = equals.map_or_else(|| first_span(&written), |equals| equals.span());
         let KeyArg::Pattern { first, literal } = key(written, errors)? else {
             let wanted = "expected a key pattern: a string literal such as `\"account:<id>\"`";
-            errors.at(at, wanted);
-            return None;
+            return errors.refuse(at, wanted);
         };
         if is_named {
             let text = format!("\"{}\"", literal.value());
@@ -181,17 +175,17 @@ impl PatternAndArgs {
                 "expected `,` and an argument after the key pattern",
             );
         }
-        let (args, own) = pattern::parse(tokens.collect(), errors);
+        let args = Args::parse(tokens.collect(), Known::only(&PATTERN), errors);
         let pattern = KeyPattern::parse(first, literal, errors)?;
-        Some(Self { pattern, args, own })
+        Some(Self { pattern, args })
     }
 
     /// Checks the pattern, and that it gives one key; `instead` is what a slice would give.
     fn check(&self, names: &Names<'_>, instead: &str, errors: &mut Errors) {
-        let ambiguity = Ambiguity::unless(self.own.allow_ambiguous.is_some());
+        let ambiguity = Ambiguity::unless(self.args.allow_ambiguous.is_some());
         self.pattern.check(names, ambiguity, errors);
         let span = self.args.span("derivation");
-        self.pattern.check_half(self.own.derivation, span, errors);
+        self.pattern.check_half(self.args.derivation, span, errors);
         if let Some(slice) = self.pattern.slice() {
             let span = self.pattern.literal.span();
             errors.at(
@@ -201,7 +195,6 @@ impl PatternAndArgs {
         }
     }
 
-    /// The item that stores the record. Reports collisions unless another mistake was found.
     fn record(
         &self,
         kind: Kind,
@@ -214,22 +207,10 @@ impl PatternAndArgs {
             kind,
             name,
             purpose,
-            derivation: self.own.derivation(),
             keys: vec![self.pattern.static_key(names)],
             with: texts(self.args.with.as_deref().unwrap_or_default()),
         };
-        if errors.is_empty() {
-            collisions::check(&facts, &self.args, &Permits::ONE, errors);
-        }
-        let text = |reason: &Option<LitStr>| reason.as_ref().map(LitStr::value);
-        let own = Record {
-            mode: "exclusive".to_owned(),
-            guards: self.own.guards.clone().unwrap_or_default(),
-            allow_ambiguous: text(&self.own.allow_ambiguous),
-            allow_redundant: text(&self.own.allow_redundant),
-            ..Record::default()
-        };
-        record::emit(facts, own, &self.args)
+        record::emit(facts, &self.args, errors)
     }
 }
 

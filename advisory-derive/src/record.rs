@@ -1,7 +1,10 @@
 //! The record of a lock site in the program: a static of flat bytes in a separate section.
 
-use crate::args::SiteArgs;
-use crate::args::duration::Duration;
+use crate::args::Args;
+use crate::args::choice::Isolation;
+use crate::args::duration::{Duration, Wait};
+use crate::collisions;
+use crate::errors::Errors;
 use crate::site_facts::SiteFacts;
 use crate::tokens::hygienic;
 use advisory_pattern::{MODULE_PATH, Record, encode_key};
@@ -15,37 +18,56 @@ pub(crate) fn time(time: Option<&Duration>) -> Option<String> {
     time.map(|time| time.written.clone())
 }
 
-/// The item that stores the record of a site; `own` has the arguments that not all sites have.
-pub(crate) fn emit(site: SiteFacts, own: Record, args: &SiteArgs) -> TokenStream {
+/// The item that stores the record of a site. Reports collisions unless another mistake was found.
+pub(crate) fn emit(site: SiteFacts, args: &Args, errors: &mut Errors) -> TokenStream {
+    if errors.is_empty() {
+        collisions::check(&site, args, errors);
+    }
     let (file, line) = place(site.span());
-    let slim = cfg!(feature = "slim-inventory");
     let (written, keys) = site
         .keys
         .into_iter()
         .map(|known| (known.written, encode_key(known.key.as_ref())))
         .unzip();
+    let text = |text: &Option<LitStr>| text.as_ref().map(LitStr::value);
+    let mode = if args.is_shared() {
+        "shared"
+    } else {
+        "exclusive"
+    };
     let record = Record {
         kind: site.kind.name().to_owned(),
         name: args.name(),
-        component: args.component.as_ref().map(LitStr::value),
-        purpose: site.purpose.filter(|_| !slim),
+        component: text(&args.component),
+        purpose: site.purpose,
         written,
         keys,
         with: site.with,
-        derivation: site.derivation.name().to_owned(),
+        derivation: args.derivation().name().to_owned(),
         scope: site.kind.scope().to_owned(),
+        mode: mode.to_owned(),
+        wait: args.wait.as_ref().map(Wait::written).map(str::to_owned),
+        poll: time(args.poll.as_ref()),
+        permits: args.permits(),
+        max_hold: time(args.max_hold.as_ref()),
+        isolation: args.isolation.map(Isolation::name).map(str::to_owned),
+        ttl: time(args.ttl.as_ref()),
+        renew: time(args.renew.as_ref()),
+        keep: time(args.keep.as_ref()),
         allow_overlap: args
             .allow_overlap
             .iter()
             .map(|(other, why)| (other.value(), why.value()))
             .collect(),
+        guards: args.guards.clone().unwrap_or_default(),
+        allow_ambiguous: text(&args.allow_ambiguous),
+        allow_redundant: text(&args.allow_redundant),
         module: MODULE_PATH.to_owned(),
         function: site.name,
-        file: if slim { String::new() } else { file },
-        line: if slim { 0 } else { line },
+        file,
+        line,
         krate: env("CARGO_PKG_NAME"),
         version: env("CARGO_PKG_VERSION"),
-        ..own
     };
     let encoded = record.encode();
     let krate = args.runtime();
@@ -55,8 +77,14 @@ pub(crate) fn emit(site: SiteFacts, own: Record, args: &SiteArgs) -> TokenStream
     hygienic!(#krate::__private::record!(#rest #before #after);)
 }
 
+/// Leaves the purpose and the place out of each record.
+const IS_SLIM: bool = cfg!(feature = "slim-inventory");
+
 /// The first line of the doc comment among a function's or a type's attributes.
 pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
+    if IS_SLIM {
+        return None;
+    }
     let mut tokens = head.clone().into_iter();
     while let Some(token) = tokens.next() {
         let TokenTree::Punct(punct) = &token else {
@@ -82,7 +110,7 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
 /// compiler's own name for the file can be remapped, and would differ from build to build.
 pub(crate) fn place(span: Span) -> (String, u32) {
     // A unit test of the macro runs outside of the compiler.
-    if !proc_macro::is_available() {
+    if IS_SLIM || !proc_macro::is_available() {
         return (String::new(), 0);
     }
     let span = span.unwrap();

@@ -9,7 +9,6 @@ pub(crate) struct SiteFacts {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) purpose: Option<String>,
-    pub(crate) derivation: Derivation,
     pub(crate) keys: Vec<StaticKey>,
     pub(crate) with: Vec<(String, String)>,
 }
@@ -45,27 +44,23 @@ impl SiteFacts {
 
     /// ``fn `book` ``
     pub(crate) fn item(&self) -> String {
-        match self.kind {
-            Kind::Lock { .. } | Kind::Lease | Kind::Struct => {
-                format!("{} `{}`", self.kind.name(), self.name)
-            }
-            Kind::Macro => format!("`{}`", self.name),
+        if matches!(self.kind, Kind::Macro) {
+            format!("`{}`", self.name)
+        } else {
+            format!("{} `{}`", self.kind.name(), self.name)
         }
     }
 
     /// The word with which a message suggests to start the key.
     pub(crate) fn key_prefix(&self) -> Option<&str> {
-        match self.kind {
-            Kind::Lock { .. } | Kind::Lease | Kind::Struct => Some(&self.name),
-            Kind::Macro => None,
-        }
+        (!matches!(self.kind, Kind::Macro)).then_some(&self.name)
     }
 
-    pub(crate) fn key_space(&self) -> KeySpace {
+    pub(crate) fn key_space(&self, derivation: Derivation) -> KeySpace {
         match self.kind {
             Kind::Lock { .. } | Kind::Macro => KeySpace::Advisory,
             Kind::Lease => KeySpace::Lease,
-            Kind::Struct => KeySpace::Declared.under(self.derivation),
+            Kind::Struct => KeySpace::Declared.under(derivation),
         }
     }
 }

@@ -69,13 +69,18 @@ pub(crate) fn without_groups(tokens: TokenStream) -> TokenStream {
             if group.delimiter() == Delimiter::None {
                 return inner;
             }
-            let mut spliced = Group::new(group.delimiter(), inner);
-            spliced.set_span(group.span());
-            TokenTree::Group(spliced).into()
+            TokenTree::Group(regrouped(&group, inner)).into()
         }
         token => TokenStream::from(token),
     });
     spliced.collect()
+}
+
+/// The group with other tokens in it.
+pub(crate) fn regrouped(group: &Group, tokens: TokenStream) -> Group {
+    let mut regrouped = Group::new(group.delimiter(), tokens);
+    regrouped.set_span(group.span());
+    regrouped
 }
 
 pub(crate) fn is_word(token: &TokenTree, word: &str) -> bool {

@@ -4,6 +4,7 @@
 //! lock the same number. A golden test compares them with the numbers in
 //! `tests/it/key-vectors.tsv`, which servers and other code computed.
 
+use crate::words::words;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
@@ -34,49 +35,17 @@ pub enum Derivation {
     Hashtextextended,
 }
 
+words! {
+    Derivation:
+    Sha256 = "sha256",
+    Md5 = "md5",
+    Fnv1a32 = "fnv1a32",
+    Fnv1a64 = "fnv1a64",
+    Hashtext = "hashtext",
+    Hashtextextended = "hashtextextended",
+}
+
 impl Derivation {
-    /// Every derivation, in the order they are listed to users.
-    pub const ALL: [Self; 6] = [
-        Self::Sha256,
-        Self::Md5,
-        Self::Fnv1a32,
-        Self::Fnv1a64,
-        Self::Hashtext,
-        Self::Hashtextextended,
-    ];
-
-    /// Returns the name of the derivation in the attribute.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha256",
-            Self::Md5 => "md5",
-            Self::Fnv1a32 => "fnv1a32",
-            Self::Fnv1a64 => "fnv1a64",
-            Self::Hashtext => "hashtext",
-            Self::Hashtextextended => "hashtextextended",
-        }
-    }
-
-    /// Returns the variant's own name, as the attribute's expansion writes it.
-    #[must_use]
-    pub const fn variant(self) -> &'static str {
-        match self {
-            Self::Sha256 => "Sha256",
-            Self::Md5 => "Md5",
-            Self::Fnv1a32 => "Fnv1a32",
-            Self::Fnv1a64 => "Fnv1a64",
-            Self::Hashtext => "Hashtext",
-            Self::Hashtextextended => "Hashtextextended",
-        }
-    }
-
-    /// Finds the derivation by its name in the attribute.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-
     /// Returns the number of a whole rendered key; use a [`Hasher`] to avoid allocating the text.
     #[must_use]
     pub fn key(self, rendered: &str) -> i64 {

@@ -24,6 +24,7 @@ mod language;
 pub mod order;
 mod pattern;
 mod record;
+mod words;
 
 pub use collision::Collision;
 pub use collision::advice::{Advice, Edit, Guess, Side, advice};

@@ -17,6 +17,7 @@ pub(crate) mod suggest;
 use std::fmt;
 
 use crate::pattern::shape::Shape;
+use crate::words::words;
 
 /// The parts of a key pattern, in order.
 ///
@@ -82,38 +83,15 @@ pub enum Filter {
     Raw,
 }
 
+words! {
+    Filter:
+    Trim = "trim",
+    Lower = "lower",
+    Raw = "raw",
+    Display = "display",
+}
+
 impl Filter {
-    /// Every filter, in the order they are listed to users.
-    pub const ALL: [Self; 4] = [Self::Trim, Self::Lower, Self::Raw, Self::Display];
-
-    /// Returns the name of the filter in a pattern.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Display => "display",
-            Self::Trim => "trim",
-            Self::Lower => "lower",
-            Self::Raw => "raw",
-        }
-    }
-
-    /// Returns the variant's own name, as the attribute's expansion writes it.
-    #[must_use]
-    pub const fn variant(self) -> &'static str {
-        match self {
-            Self::Display => "Display",
-            Self::Trim => "Trim",
-            Self::Lower => "Lower",
-            Self::Raw => "Raw",
-        }
-    }
-
-    /// Finds the filter by its name in a pattern.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|filter| filter.name() == name)
-    }
-
     /// Returns `true` if the filter takes a value of this shape.
     ///
     /// `trim`, `lower` and `display` are for free text; `raw` also for a single character. With any

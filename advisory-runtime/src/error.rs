@@ -21,7 +21,6 @@ pub(crate) use diesel_error::{from_diesel, into_diesel};
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 pub(crate) use message::CommonMessage;
-pub(crate) use pool_error::NoSecond;
 pub use pool_error::PoolError;
 pub use product::ProductError;
 pub(crate) use product::product_error;

@@ -11,7 +11,33 @@ mod convert;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod key_slices;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub mod request;
+pub mod request {
+    use crate::{Error, LockKey, Request};
+
+    pub use crate::request::{each, many, one};
+
+    /// For the declared locks of the expression `written`: at least one, and at most `max`.
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn counted<K: LockKey>(
+        keys: impl IntoIterator<Item = K>,
+        written: &'static str,
+        max: usize,
+    ) -> Result<Request, Error> {
+        let request = Request::all(keys);
+        match request.keys.len() {
+            0 => Err(Error::NoKeys {
+                lock: written.into(),
+                slice: written,
+            }),
+            keys if keys > max => Err(Error::TooManyKeys {
+                lock: request.pattern.into(),
+                keys,
+                max,
+            }),
+            _ => Ok(request),
+        }
+    }
+}
 
 pub use crate::__record as record;
 pub use crate::key::{Displayed, KeyWriter, known::named};

@@ -40,6 +40,7 @@ pub use error::Error;
 pub(crate) use run::migrate;
 pub use step::{Holder, Step};
 
+use crate::request::one;
 use crate::{Key, LockKey, Request};
 use diesel::connection::BoxableConnection;
 use diesel::migration::{self, MigrationSource};
@@ -127,7 +128,7 @@ impl Migrator {
     pub fn new(migrations: impl MigrationSource<Pg> + Send + 'static) -> Self {
         Self {
             sources: Sources(vec![Box::new(migrations)]),
-            request: Request::one(NAME, Key::BigInt(KEY)),
+            request: one(NAME, Key::BigInt(KEY)),
             wait: None,
             before: None,
             after: None,

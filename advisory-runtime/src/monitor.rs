@@ -86,7 +86,7 @@ mod locks;
 mod names;
 mod row;
 mod signal;
-mod sql;
+pub(crate) mod sql;
 
 pub use crate::claim::Counts as Claims;
 #[cfg(feature = "diesel-async")]
@@ -177,7 +177,7 @@ pub async fn cancel<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    cancel_on(conn.pg(), backend).await
+    signal(conn.pg(), sql::cancel(backend)).await
 }
 
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits
@@ -201,7 +201,7 @@ pub async fn terminate<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    terminate_on(conn.pg(), backend).await
+    signal(conn.pg(), sql::terminate(backend)).await
 }
 
 pub(crate) async fn read<D: Queries>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
@@ -210,18 +210,8 @@ pub(crate) async fn read<D: Queries>(conn: &mut D, names: &Names) -> Result<Lock
     Ok(Locks::of(rows, names))
 }
 
-pub(crate) async fn cancel_on<D: Driver>(conn: &mut D, backend: &Backend) -> Result<Signal, Error> {
-    signal(conn, sql::cancel(backend)).await
-}
-
-pub(crate) async fn terminate_on<D: Driver>(
-    conn: &mut D,
-    backend: &Backend,
-) -> Result<Signal, Error> {
-    signal(conn, sql::terminate(backend)).await
-}
-
-async fn signal<D: Driver>(conn: &mut D, statement: String) -> Result<Signal, Error> {
+/// Sends a statement of [`sql::cancel`] or [`sql::terminate`].
+pub(crate) async fn signal<D: Driver>(conn: &mut D, statement: String) -> Result<Signal, Error> {
     refresh(conn).await?;
     let answer = conn.query_text(&statement).await.map_err(Error::Database)?;
     Ok(Signal::of(answer.as_deref()))

@@ -4,7 +4,7 @@ use crate::Wait;
 use crate::connection::Connection;
 use crate::debug::self_deadlock;
 use crate::driver::timeout;
-use crate::error::{NoSecond, PoolError};
+use crate::error::PoolError;
 use diesel_async::AsyncPgConnection;
 #[cfg(feature = "bb8")]
 use std::fmt;
@@ -162,12 +162,13 @@ pub(crate) async fn two<P: Pool + ?Sized>(
         return Err(PoolError::new(none));
     };
     let first = first?;
-    let failed = match timeout(LIMIT, pool.connection()).await {
-        Some(Ok(second)) => return Ok((first, second)),
-        Some(Err(error)) => NoSecond::Failed(error),
-        None => NoSecond::Silent(LIMIT),
-    };
-    Err(PoolError::new(failed))
+    match timeout(LIMIT, pool.connection()).await {
+        Some(Ok(second)) => Ok((first, second)),
+        Some(Err(error)) => Err(error.of_second()),
+        None => Err(PoolError::new(format!(
+            "it must give two connections at once, so its maximum size must be at least 2; for the second one it did not answer within {LIMIT:?}"
+        ))),
+    }
 }
 
 #[cfg(feature = "bb8")]

@@ -3,7 +3,6 @@
 mod distributed_rows;
 mod origin;
 
-use crate::error::Error;
 use crate::key::{Key, KeyPart, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
@@ -73,7 +72,7 @@ impl Request {
     /// Asks for the lock on one key.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(key: impl LockKey) -> Self {
-        Self::one(key.pattern(), key.key())
+        one(key.pattern(), key.key())
     }
 
     /// Asks for the locks on several keys. They are taken in the order of their numbers, so two
@@ -88,64 +87,13 @@ impl Request {
         Self::patterned(lock, &keys)
     }
 
-    /// For the declared locks of the expression `written`: at least one, and at most `max`.
-    #[cfg_attr(debug_assertions, track_caller)]
-    pub(crate) fn counted<K: LockKey>(
-        keys: impl IntoIterator<Item = K>,
-        written: &'static str,
-        max: usize,
-    ) -> Result<Self, Error> {
-        let request = Self::all(keys);
-        match request.keys.len() {
-            0 => Err(Error::NoKeys {
-                lock: written.into(),
-                slice: written,
-            }),
-            keys if keys > max => Err(Error::TooManyKeys {
-                lock: request.pattern.into(),
-                keys,
-                max,
-            }),
-            _ => Ok(request),
-        }
-    }
-
-    #[cfg_attr(debug_assertions, track_caller)]
-    pub(crate) fn one(lock: &'static str, key: Key) -> Self {
-        Self::with(lock, Keys::One([key]))
-    }
-
-    /// For several patterns, joined by `, `, with their keys in the same order.
-    #[cfg_attr(debug_assertions, track_caller)]
-    pub(crate) fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Self {
-        let mut keys = keys.into();
-        let mut origin = Origin::here();
-        if cfg!(debug_assertions) && lock.split(", ").count() == keys.len() {
-            origin = origin.with_patterns(keys.iter().copied().zip(lock.split(", ")));
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        Self {
-            origin,
-            ..Self::with(lock, Keys::Many(keys))
-        }
-    }
-
-    /// For keys with their patterns.
-    #[cfg_attr(debug_assertions, track_caller)]
-    pub(crate) fn each<const N: usize>(keys: [(Key, &'static str); N]) -> Self {
-        let lock = keys.first().map_or("", |(_, pattern)| pattern);
-        let is_one = keys.iter().all(|(_, pattern)| *pattern == lock);
-        Self::patterned(if is_one { lock } else { "" }, &keys)
-    }
-
     #[cfg_attr(debug_assertions, track_caller)]
     fn patterned(lock: &'static str, keys: &[(Key, &'static str)]) -> Self {
         let origin = Origin::here().with_patterns(keys.iter().copied());
         let keys: Vec<Key> = keys.iter().map(|(key, _)| *key).collect();
         Self {
             origin,
-            ..Self::many(lock, keys)
+            ..many(lock, keys)
         }
     }
 
@@ -361,6 +309,38 @@ impl<K: LockKey> From<K> for Request {
             ..request
         }
     }
+}
+
+#[doc(hidden)]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn one(lock: &'static str, key: Key) -> Request {
+    Request::with(lock, Keys::One([key]))
+}
+
+/// For several patterns, joined by `, `, with their keys in the same order.
+#[doc(hidden)]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Request {
+    let mut keys = keys.into();
+    let mut origin = Origin::here();
+    if cfg!(debug_assertions) && lock.split(", ").count() == keys.len() {
+        origin = origin.with_patterns(keys.iter().copied().zip(lock.split(", ")));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    Request {
+        origin,
+        ..Request::with(lock, Keys::Many(keys))
+    }
+}
+
+/// For keys with their patterns.
+#[doc(hidden)]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn each<const N: usize>(keys: [(Key, &'static str); N]) -> Request {
+    let lock = keys.first().map_or("", |(_, pattern)| pattern);
+    let is_one = keys.iter().all(|(_, pattern)| *pattern == lock);
+    Request::patterned(if is_one { lock } else { "" }, &keys)
 }
 
 /// One try: the remaining wait, and the permits in their order.

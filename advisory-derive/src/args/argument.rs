@@ -12,7 +12,7 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 pub(crate) struct Known<'a> {
     pub(crate) names: &'a [&'a str],
     /// The attribute that has them, if it may have been meant.
-    attribute: Option<Attribute>,
+    pub(crate) attribute: Option<Attribute>,
 }
 
 impl Known<'static> {
@@ -41,11 +41,10 @@ pub(crate) fn name_of(
     errors: &mut Errors,
 ) -> Option<Ident> {
     let Some(TokenTree::Ident(name)) = first else {
-        errors.at(
+        return errors.refuse(
             span_of(first.as_ref()),
             format_args!("expected an argument: {}", listed(known.names)),
         );
-        return None;
     };
     let word = name.to_string();
     if known.names.contains(&word.as_str()) {
@@ -55,27 +54,22 @@ pub(crate) fn name_of(
     if known.attribute == Some(Attribute::Lease) && word == "conn" {
         return None;
     }
-    if is_retry(&word) && known.names.contains(&"max_attempts") {
-        let wanted = format_args!("unknown argument `{word}`: did you mean `max_attempts`?");
-        errors.at(name.span(), wanted);
-        return None;
-    }
-    if is_retry(&word) {
-        let why = "a call is never repeated, because its body may have had effects: repeat the whole request, as \
-                   `advisory_runtime::guide::commits` shows, or write how long to wait for the lock, `wait = \"5s\"`";
-        let wanted = format_args!("unknown argument `{word}`: {why}");
-        errors.at(name.span(), wanted);
-        return None;
-    }
     let hint = hint(&word, value, known);
-    errors.at(
+    errors.refuse(
         name.span(),
         format_args!("unknown argument `{word}`: {hint}"),
-    );
-    None
+    )
 }
 
 fn hint(word: &str, value: &TokenStream, known: Known<'_>) -> String {
+    if is_retry(word) && known.names.contains(&"max_attempts") {
+        return "did you mean `max_attempts`?".to_owned();
+    }
+    if is_retry(word) {
+        return "a call is never repeated, because its body may have had effects: repeat the whole request, as \
+                `advisory_runtime::guide::commits` shows, or write how long to wait for the lock, `wait = \"5s\"`"
+            .to_owned();
+    }
     if let Some(attribute) = known.attribute {
         if let Some(hint) = instead(attribute, word, value) {
             return hint.to_owned();
@@ -133,57 +127,65 @@ fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'st
     })
 }
 
-/// The argument that corresponds to a word of another library or of PostgreSQL, with its value if
-/// the word implies one.
+/// Each argument, with its value if the words imply one, and the words of other libraries and of
+/// PostgreSQL that mean it.
+const OTHER_WORDS: [(&str, &str); 24] = [
+    (
+        "wait",
+        "timeout lock_timeout wait_timeout timeout_ms max_wait wait_for",
+    ),
+    (
+        "wait = \"never\"",
+        "nowait no_wait try try_lock non_blocking nonblocking skip_locked",
+    ),
+    ("wait = \"forever\"", "blocking block"),
+    ("mode = \"shared\"", "shared read reader"),
+    ("mode = \"exclusive\"", "exclusive write writer"),
+    ("scope = \"xact\"", "xact transaction tx transactional"),
+    ("scope = \"session\"", "session"),
+    ("scope", "level kind lifetime"),
+    ("conn", "connection db database"),
+    ("key", "id lock lock_id lock_key pattern on"),
+    ("err", "error map_err on_error into_error"),
+    (
+        "on_held",
+        "otherwise or_else on_busy on_locked if_held if_locked fallback default skip",
+    ),
+    (
+        "on_done",
+        "on_kept on_completed on_complete if_done already_done on_duplicate",
+    ),
+    (
+        "max_hold",
+        "max_duration deadline hold_timeout max_time statement_timeout",
+    ),
+    (
+        "ttl",
+        "expires expiry expire lease_duration lease_time duration",
+    ),
+    ("renew", "heartbeat refresh interval"),
+    ("keep", "retain keep_for once"),
+    ("derivation", "hash hasher algorithm"),
+    ("name", "label lock_name"),
+    ("guards", "table tables"),
+    ("nested", "reentrant savepoint"),
+    ("isolation", "isolation_level transaction_isolation"),
+    ("handle", "as guard binding witness"),
+    ("with", "values let"),
+];
+
 pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "timeout" | "lock_timeout" | "wait_timeout" | "timeout_ms" | "max_wait" | "wait_for" => {
-            "wait"
-        }
-        "nowait" | "no_wait" | "try" | "try_lock" | "non_blocking" | "nonblocking"
-        | "skip_locked" => "wait = \"never\"",
-        "blocking" | "block" => "wait = \"forever\"",
-        "shared" | "read" | "reader" => "mode = \"shared\"",
-        "exclusive" | "write" | "writer" => "mode = \"exclusive\"",
-        "xact" | "transaction" | "tx" | "transactional" => "scope = \"xact\"",
-        "session" => "scope = \"session\"",
-        "level" | "kind" | "lifetime" => "scope",
-        "connection" | "db" | "database" => "conn",
-        "id" | "lock" | "lock_id" | "lock_key" | "pattern" | "on" => "key",
-        "error" | "map_err" | "on_error" | "into_error" => "err",
-        "otherwise" | "or_else" | "on_busy" | "on_locked" | "if_held" | "if_locked"
-        | "fallback" | "default" | "skip" => "on_held",
-        "on_kept" | "on_completed" | "on_complete" | "if_done" | "already_done"
-        | "on_duplicate" => "on_done",
-        "max_duration" | "deadline" | "hold_timeout" | "max_time" | "statement_timeout" => {
-            "max_hold"
-        }
-        "expires" | "expiry" | "expire" | "lease_duration" | "lease_time" | "duration" => "ttl",
-        "heartbeat" | "refresh" | "interval" => "renew",
-        "retain" | "keep_for" | "once" => "keep",
-        "hash" | "hasher" | "algorithm" => "derivation",
-        "label" | "lock_name" => "name",
-        "table" | "tables" => "guards",
-        "reentrant" | "savepoint" => "nested",
-        "isolation_level" | "transaction_isolation" => "isolation",
-        "as" | "guard" | "binding" | "witness" => "handle",
-        "values" | "let" => "with",
-        _ => return None,
-    })
+    let means_it = |(_, words): &&(&str, &str)| words.split(' ').any(|other| other == word);
+    OTHER_WORDS
+        .iter()
+        .find(means_it)
+        .map(|(argument, _)| *argument)
 }
 
 /// Returns whether a word asks for more calls, as other libraries offer them.
 fn is_retry(word: &str) -> bool {
-    let others = [
-        "attempts",
-        "backoff",
-        "max_attempts",
-        "max_retries",
-        "retries",
-        "retry",
-        "tries",
-    ];
-    others.contains(&word)
+    let others = "attempts backoff max_attempts max_retries retries retry tries";
+    others.split(' ').any(|other| other == word)
 }
 
 fn first_word(argument: &str) -> &str {
@@ -204,8 +206,7 @@ pub(crate) fn value_of(
     };
     let value = spelled(&value);
     let value = if value.is_empty() { "…" } else { &value };
-    errors.at(name.span(), format_args!("write `{name} = {value}`"));
-    None
+    errors.refuse(name.span(), format_args!("write `{name} = {value}`"))
 }
 
 /// An argument with its value, as the macro reads it into a field.
@@ -257,43 +258,5 @@ impl Argument<'_> {
     pub(crate) fn not_implemented(self) {
         let message = format_args!("`{}` is not implemented", self.name);
         self.errors.at(self.name.span(), message);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::suggestion;
-
-    #[test]
-    fn the_words_of_others_lead_to_our_arguments() {
-        for (word, ours) in [
-            ("timeout", "wait"),
-            ("nowait", "wait = \"never\""),
-            ("blocking", "wait = \"forever\""),
-            ("reader", "mode = \"shared\""),
-            ("writer", "mode = \"exclusive\""),
-            ("tx", "scope = \"xact\""),
-            ("session", "scope = \"session\""),
-            ("level", "scope"),
-            ("db", "conn"),
-            ("lock_id", "key"),
-            ("map_err", "err"),
-            ("fallback", "on_held"),
-            ("if_done", "on_done"),
-            ("deadline", "max_hold"),
-            ("expires", "ttl"),
-            ("heartbeat", "renew"),
-            ("once", "keep"),
-            ("hash", "derivation"),
-            ("label", "name"),
-            ("table", "guards"),
-            ("savepoint", "nested"),
-            ("isolation_level", "isolation"),
-            ("witness", "handle"),
-            ("let", "with"),
-        ] {
-            assert_eq!(suggestion(word), Some(ours), "{word}");
-        }
-        assert_eq!(suggestion("xyzzy"), None);
     }
 }

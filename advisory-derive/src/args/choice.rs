@@ -70,8 +70,7 @@ pub(crate) fn choice<T: Copy, const N: usize>(
     } else {
         let expected = quoted(meanings.map(|(word, _)| word));
         let wanted = format_args!("`{name}` must be {expected}");
-        errors.at(first_span(value), wanted);
-        return None;
+        return errors.refuse(first_span(value), wanted);
     };
     let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
         let words = meanings.map(|(word, _)| word);
@@ -93,15 +92,13 @@ pub(crate) fn choice<T: Copy, const N: usize>(
             Some(close) => format!("did you mean `\"{close}\"`?"),
             None => format!("expected {}{other}", quoted(words)),
         };
-        errors.at(
+        return errors.refuse(
             span,
             format_args!("unknown value `{given}` for `{name}`: {hint}"),
         );
-        return None;
     };
     if unquoted.is_some() {
-        errors.at(span, format_args!("write `{name} = \"{given}\"`"));
-        return None;
+        return errors.refuse(span, format_args!("write `{name} = \"{given}\"`"));
     }
     Some(*meaning)
 }

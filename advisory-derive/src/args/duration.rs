@@ -181,8 +181,7 @@ impl Messages {
     fn read_word(&self, word: &str, name: &Ident, at: Span, errors: &mut Errors) -> Option<Wait> {
         if self.words.is_empty() {
             let wanted = format_args!("`{name}` cannot be `{word}`: {}", self.of_too_long);
-            errors.at(at, wanted);
-            return None;
+            return errors.refuse(at, wanted);
         }
         Wait::from_word(word)
     }
@@ -202,13 +201,11 @@ impl Messages {
             }
             let meant = self.suggestion(&ident);
             if let ("true" | "false", Some(word)) = (ident.as_str(), meant) {
-                errors.at(span, format_args!("write `{name} = \"{word}\"`"));
-                return None;
+                return errors.refuse(span, format_args!("write `{name} = \"{word}\"`"));
             }
             if ident == "None" {
                 let wanted = format_args!("`None` is not a duration: expected {}", self.expected);
-                errors.at(span, wanted);
-                return None;
+                return errors.refuse(span, wanted);
             }
         }
         if second.is_some() || !matches!(first, Some(TokenTree::Literal(_))) {
@@ -229,8 +226,7 @@ impl Messages {
                     None => format!("`{value}` is not a duration: expected {}", self.expected),
                 },
             };
-            errors.at(span, message);
-            return None;
+            return errors.refuse(span, message);
         };
         let text = literal.value();
         if Wait::from_word(&text).is_some() {
@@ -260,8 +256,7 @@ impl Messages {
                 )
             }),
         };
-        errors.at(span, message);
-        None
+        errors.refuse(span, message)
     }
 }
 

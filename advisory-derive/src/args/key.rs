@@ -30,28 +30,24 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
                     i32::MIN,
                     i32::MAX
                 );
-                errors.at(wide.span(), wanted);
-                return None;
+                return errors.refuse(wide.span(), wanted);
             }
             None => {}
         }
         if let Some(wanted) = instead_of(list) {
-            errors.at(first_span(&value), wanted);
-            return None;
+            return errors.refuse(first_span(&value), wanted);
         }
     }
     if let (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(bang))) = (&first, &second)
         && bang.as_char() == '!'
     {
-        errors.at(
+        return errors.refuse(
             name.span(),
             "a macro cannot be expanded here: write the key pattern as one string literal",
         );
-        return None;
     }
     if let Some(wanted) = unquoted_pattern(&value) {
-        errors.at(first_span(&value), wanted);
-        return None;
+        return errors.refuse(first_span(&value), wanted);
     }
     Some(match syn::parse2(value.clone()) {
         Ok(literal) => KeyArg::Pattern {
@@ -61,6 +57,29 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
         Err(_) => KeyArg::Expression(value),
     })
 }
+
+/// The key of a lease, unless it is a list of several or a pair of numbers.
+pub(crate) fn lease_key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
+    let mut tokens = value.clone().into_iter();
+    if let (Some(TokenTree::Group(list)), None) = (tokens.next().map(ungrouped), tokens.next()) {
+        let mut elements = list.stream().into_iter();
+        let has_text = elements.any(|element| matches!(element, TokenTree::Literal(literal) if literal.to_string().starts_with('"')));
+        let wanted = match (list.delimiter(), pair(&list)) {
+            (Delimiter::Parenthesis, Some(Ok((_, pattern)))) => format!(
+                "the key of a lease is a text, not two numbers: write `key = \"{}\"`, with a word of its own in front",
+                pattern.value()
+            ),
+            (Delimiter::Bracket, _) | (Delimiter::Parenthesis, Some(Err(_))) => ONE_KEY.to_owned(),
+            (Delimiter::Parenthesis, None) if has_text => ONE_KEY.to_owned(),
+            _ => return key(value, errors),
+        };
+        return errors.refuse(first_span(&value), wanted);
+    }
+    key(value, errors)
+}
+
+const ONE_KEY: &str =
+    "a lease has one key: write a key pattern, `key = \"job:<id>\"`, or a declared lock";
 
 /// The suggestion for a key pattern without quotes, `account:<id>`, which is not Rust.
 pub(crate) fn unquoted_pattern(value: &TokenStream) -> Option<String> {
@@ -115,14 +134,12 @@ pub(crate) fn keys(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option
             let wanted = format_args!(
                 "`keys` is a list: write `keys = [{list}, …]`, or for one key `key = {list}`"
             );
-            errors.at(list.span(), wanted);
-            None
+            errors.refuse(list.span(), wanted)
         }
         (Some(TokenTree::Literal(first)), Some(comma)) if is_punct(&comma, ',') => {
             let list = value.to_string().replace(" ,", ",");
             let wanted = format_args!("`keys` is a list: write `keys = [{list}]`");
-            errors.at(first.span(), wanted);
-            None
+            errors.refuse(first.span(), wanted)
         }
         _ => Some(vec![KeyArg::Each(value)]),
     }
@@ -130,7 +147,7 @@ pub(crate) fn keys(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option
 
 /// The halves of a pair with a key pattern as its second half; an error for an unsuitable first
 /// half.
-pub(crate) fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
+fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
     let elements = split_at_commas(list.stream());
     let ([first, second], Delimiter::Parenthesis) = (elements.as_slice(), list.delimiter()) else {
         return None;
@@ -200,8 +217,7 @@ pub(crate) fn with(
 ) -> Option<Vec<(Ident, TokenStream)>> {
     const WANTED: &str = "write `with(name = expression)` and `<name>` in the key";
     let Some(TokenTree::Group(group)) = value.into_iter().next() else {
-        errors.at(name.span(), WANTED);
-        return None;
+        return errors.refuse(name.span(), WANTED);
     };
     let mut values = Some(Vec::new());
     for value in split_at_commas(group.stream()) {
@@ -300,23 +316,6 @@ mod tests {
         assert_eq!(
             messages("key = 7, lease"),
             ["unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`"]
-        );
-    }
-
-    #[test]
-    fn a_lease_has_one_key_and_one_holder() {
-        let messages = |args: &str| {
-            messages(&format!(
-                "#[advisory_lease({args}, pool = db)] async fn run(db: &Pool, a: i64) -> Result<(), E> {{ Ok(()) }}"
-            ))
-        };
-        let one =
-            "a lease has one key: write a key pattern, `key = \"job:<id>\"`, or a declared lock";
-        assert_eq!(messages("key = (a, \"job\")"), [one]);
-        assert_eq!(messages("key = (a, job)"), [""; 0]);
-        assert_eq!(
-            messages("key = \"job\", mode = \"exclusive\""),
-            ["unknown argument `mode`: a lease has one holder: leave it out"]
         );
     }
 }

@@ -4,6 +4,8 @@ use crate::errors::Errors;
 use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas, ungrouped};
 use advisory_pattern::{MOST_PERMITS, Permits};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use std::fmt::Display;
+use syn::parse::Parse;
 use syn::{Lit, LitInt, LitStr};
 
 /// Any value, which the compiler checks.
@@ -16,12 +18,21 @@ pub(crate) fn expression(value: TokenStream, _: &Ident, _: &mut Errors) -> Optio
 }
 
 pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
-    let span = first_span(&value);
     let word: Option<Ident> = syn::parse2(value.clone()).ok();
     let wanted = match word {
         Some(word) => format!("write `{name} = \"{word}\"`"),
         None => format!("`{name}` takes a string literal: write `{name} = \"…\"`"),
     };
+    read(value, wanted, errors)
+}
+
+/// The whole value as a `T`, or the message at its start.
+pub(crate) fn read<T: Parse>(
+    value: TokenStream,
+    wanted: impl Display,
+    errors: &mut Errors,
+) -> Option<T> {
+    let span = first_span(&value);
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }
 
@@ -89,11 +100,10 @@ pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> 
         Some(permits) => format!(": write `{name} = {permits}`"),
         None => format!(", such as `{name} = 3`, or an expression of an integer type"),
     };
-    errors.at(
+    errors.refuse(
         first_span(&value),
         format_args!("`{name}` must be a number from 1 to {MOST_PERMITS}{wanted}"),
-    );
-    None
+    )
 }
 
 /// `at = (tenants::id, tenant_id)`.
@@ -115,8 +125,7 @@ pub(crate) fn at(value: TokenStream, name: &Ident, errors: &mut Errors) -> Optio
     let wanted = format_args!(
         "`{name}` takes the column by which a table is distributed, and its value: write `{name} = (tenants::id, tenant_id)`"
     );
-    errors.at(span, wanted);
-    None
+    errors.refuse(span, wanted)
 }
 
 pub(crate) fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
@@ -152,8 +161,7 @@ pub(crate) fn tables(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
 pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
     let wanted = quoted_ident(&value).map_or_else(|| "lock".to_owned(), |word| word.to_string());
     let wanted = format!("`{name}` takes a variable name: write `{name} = {wanted}`");
-    let span = first_span(&value);
-    syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
+    read(value, wanted, errors)
 }
 
 /// `on_held = …` or `on_done = …`: an expression, which no text can be.
@@ -167,8 +175,7 @@ pub(crate) fn returned(
         let wanted = format_args!(
             "`{name}` takes the value to return: write `{name} = Ok(…)` or `{name} = Err(…)`"
         );
-        errors.at(first_span(&value), wanted);
-        return None;
+        return errors.refuse(first_span(&value), wanted);
     }
     Some(value)
 }
@@ -176,11 +183,10 @@ pub(crate) fn returned(
 pub(crate) fn label(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
     let label = string(value, name, errors)?;
     if label.value().trim().is_empty() {
-        errors.at(
+        return errors.refuse(
             label.span(),
             format_args!("`{name}` is empty: write `{name} = \"booking-slot\"`, or leave it out"),
         );
-        return None;
     }
     Some(label)
 }
@@ -202,8 +208,7 @@ pub(crate) fn conversion(
         "`{name}` takes a function that converts the lock's error: write `{name} = |error| {}`",
         spelled(&value)
     );
-    errors.at(first_span(&value), wanted);
-    None
+    errors.refuse(first_span(&value), wanted)
 }
 
 /// `allow_overlap("other-name", "reason")`.
@@ -224,8 +229,7 @@ pub(crate) fn overlap(
         return Some((other, why));
     }
     let wanted = "write `allow_overlap(\"the other lock's name\", \"the reason\")`";
-    errors.at(name.span(), wanted);
-    None
+    errors.refuse(name.span(), wanted)
 }
 
 /// The identifier in quotes, where one without was expected.

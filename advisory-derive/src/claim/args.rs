@@ -2,7 +2,7 @@
 
 use crate::args::argument::{Argument, Known, name_of, value_of};
 use crate::args::duration::{self, Duration};
-use crate::args::value::{expression, quoted_ident};
+use crate::args::value::{expression, quoted_ident, read};
 use crate::errors::Errors;
 use crate::tokens::{first_span, split_at_commas};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
@@ -211,48 +211,34 @@ fn key(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<Vec<Ident>>
         .into_iter()
         .filter_map(|column| {
             let wanted = "`key` takes columns: write `key = id` or `key = (matrix_id, chunk_hash)`";
-            let span = first_span(&column);
-            syn::parse2(column)
-                .map_err(|_| errors.at(span, wanted))
-                .ok()
+            read(column, wanted, errors)
         })
         .collect();
     if let Some(more) = columns.get(MAX_COLUMNS) {
-        errors.at(
+        return errors.refuse(
             more.span(),
             format_args!("a key has at most {MAX_COLUMNS} columns"),
         );
-        return None;
     }
     (!columns.is_empty()).then_some(columns)
 }
 
 /// `"priority desc, created_at"`.
 fn order(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<Vec<Order>> {
-    let span = first_span(&value);
-    let Ok(literal) = syn::parse2::<LitStr>(value) else {
-        errors.at(
-            span,
-            "`order` takes a string: write `order = \"priority desc, created_at\"`",
-        );
-        return None;
-    };
+    let wanted = "`order` takes a string: write `order = \"priority desc, created_at\"`";
+    let literal: LitStr = read(value, wanted, errors)?;
     let text = literal.value();
     let order: Vec<Order> = text
         .split(',')
         .filter_map(|part| {
             let order = order_of(part, literal.span());
-            if order.is_none() && part.contains(['.', ':']) {
-                let wanted = format_args!(
-                    "cannot order by `{}`: a claim reads one table, so write a column of it alone; copy another table's value into one",
-                    part.trim()
-                );
-                errors.at(literal.span(), wanted);
-            } else if order.is_none() {
-                let wanted = format_args!(
-                    "cannot order by `{}`: write a column, then optionally `asc` or `desc`, and `nulls first` or `nulls last`",
-                    part.trim()
-                );
+            if order.is_none() {
+                let instead = if part.contains(['.', ':']) {
+                    "a claim reads one table, so write a column of it alone; copy another table's value into one"
+                } else {
+                    "write a column, then optionally `asc` or `desc`, and `nulls first` or `nulls last`"
+                };
+                let wanted = format_args!("cannot order by `{}`: {instead}", part.trim());
                 errors.at(literal.span(), wanted);
             }
             order
@@ -286,8 +272,7 @@ fn order_of(part: &str, span: Span) -> Option<Order> {
 fn column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
     let wanted = quoted_ident(&value).unwrap_or_else(|| name.clone());
     let wanted = format!("`{name}` takes a column: write `{name} = {wanted}`");
-    let span = first_span(&value);
-    syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
+    read(value, wanted, errors)
 }
 
 /// `"tenant_id"`, or `tenant_id`.
@@ -299,8 +284,7 @@ fn per(value: TokenStream, _: &Ident, errors: &mut Errors) -> Option<Ident> {
     };
     let Some(mut column) = column else {
         let wanted = "`per` takes a column: write `per = \"tenant_id\"`; for an expression, add a generated column to the table";
-        errors.at(span, wanted);
-        return None;
+        return errors.refuse(span, wanted);
     };
     column.set_span(span);
     Some(column)
@@ -323,8 +307,7 @@ fn at_least_one<const EXAMPLE: u32>(
         first => first.is_none(),
     };
     if is_refused {
-        errors.at(first_span(&value), wanted);
-        return None;
+        return errors.refuse(first_span(&value), wanted);
     }
     Some(value)
 }
@@ -337,8 +320,7 @@ fn backoff(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<[Dur
     let Some((first, longest)) = text.split_once("..") else {
         let wanted =
             "`backoff` takes the first and the longest pause: write `backoff = \"10s..10m\"`";
-        errors.at(span, wanted);
-        return None;
+        return errors.refuse(span, wanted);
     };
     let mut pause = |text: &str| {
         let literal = LitStr::new(text.trim(), span);
@@ -359,8 +341,7 @@ fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option
             let wanted = format!(
                 "only `completed_at` can be \"delete\": remove `{name}`, and call `claim::delete` where the row is to be deleted"
             );
-            errors.at(literal.span(), wanted);
-            None
+            errors.refuse(literal.span(), wanted)
         }
         _ => column(value, name, errors).map(MaybeColumn::Column),
     }
@@ -368,7 +349,7 @@ fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::{CLAIM, ClaimArgs, MaybeColumn};
+    use super::{CLAIM, ClaimArgs};
     use crate::errors::Errors;
 
     #[test]
@@ -433,23 +414,5 @@ mod tests {
         assert!(parse("ttl = \"4s\", renew = \"2001ms\"").is_err());
         assert!(parse("renew = \"30s\"").is_ok());
         assert!(parse("renew = \"31s\"").is_err());
-    }
-
-    #[test]
-    fn a_column_can_be_left_out_by_a_word() {
-        let completed = |written: &str| parse(written).expect("no mistake").completed_at;
-        assert!(matches!(
-            completed("completed_at = \"none\""),
-            Some(MaybeColumn::None)
-        ));
-        assert!(matches!(
-            completed("completed_at = \"delete\""),
-            Some(MaybeColumn::Delete)
-        ));
-        assert!(matches!(
-            completed("completed_at = done"),
-            Some(MaybeColumn::Column(_))
-        ));
-        assert!(parse("failed_at = \"delete\"").is_err());
     }
 }

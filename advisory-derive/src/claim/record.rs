@@ -11,7 +11,6 @@ use quote::ToTokens;
 /// looked up for a known type.
 pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let (file, line) = record::place(row.input.ident.span());
-    let slim = cfg!(feature = "slim-inventory");
     let text = |tokens: &TokenStream| tokens.to_string().replace(' ', "");
     let head = row.input.attrs.iter().map(ToTokens::to_token_stream);
     let record = ClaimRecord {
@@ -24,11 +23,11 @@ pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
         renew: record::time(row.args.renew.as_ref()),
         limit: row.args.limit.as_ref().map(text),
         max_attempts: row.args.max_attempts.as_ref().map(text),
-        purpose: record::purpose(&head.collect()).filter(|_| !slim),
+        purpose: record::purpose(&head.collect()),
         module: MODULE_PATH.to_owned(),
         row: row.input.ident.to_string(),
-        file: if slim { String::new() } else { file },
-        line: if slim { 0 } else { line },
+        file,
+        line,
         krate: record::env("CARGO_PKG_NAME"),
         version: record::env("CARGO_PKG_VERSION"),
     };

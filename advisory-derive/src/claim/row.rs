@@ -33,22 +33,19 @@ impl<'i> Row<'i> {
             let wanted = format_args!(
                 "`{name}` is not a struct: derive `Claim` for a struct with a field for each column"
             );
-            errors.at(name.span(), wanted);
-            return None;
+            return errors.refuse(name.span(), wanted);
         };
         let Fields::Named(fields) = &data.fields else {
             let wanted =
                 format_args!("the fields of `{name}` have no names: name them after the columns");
-            errors.at(name.span(), wanted);
-            return None;
+            return errors.refuse(name.span(), wanted);
         };
         if let Some(lifetime) = input.generics.lifetimes().next() {
             let wanted = format_args!(
                 "a claimed row outlives its query, so it cannot borrow: write `String` instead of `&str`, and remove `{}`",
                 lifetime.lifetime
             );
-            errors.at(lifetime.lifetime.span(), wanted);
-            return None;
+            return errors.refuse(lifetime.lifetime.span(), wanted);
         }
         let fields: Vec<&Field> = fields.named.iter().collect();
         let given = args.table.clone();

@@ -11,13 +11,13 @@ use crate::tokens::hygienic;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::quote_spanned;
 
-pub(crate) fn handle(site: &Site, is_shared: bool) -> Option<TokenStream> {
+pub(crate) fn handle(site: &Site) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let handle = site.call.handle.as_ref()?;
+    let handle = site.args.handle.as_ref()?;
     if !keeps_locks(site) {
         return Some(hygienic!(let #handle = held.info();));
     }
-    let in_shared_mode = is_shared.then(|| hygienic!(.in_shared_mode()));
+    let in_shared_mode = site.args.is_shared().then(|| hygienic!(.in_shared_mode()));
     let declared = declared(handle);
     let at = handle.span().resolved_at(here);
     let declared = quote_spanned!(at=> &#declared);
@@ -38,9 +38,9 @@ pub(crate) fn request_and_locks(
     private: &TokenStream,
     request: &TokenStream,
 ) -> Option<TokenStream> {
-    let handle = site.call.handle.as_ref().filter(|_| keeps_locks(site))?;
+    let handle = site.args.handle.as_ref().filter(|_| keeps_locks(site))?;
     let (with, declared) = (with_values(&site.keys.with), declared(handle));
-    let locks = Declared::locks(site, private);
+    let locks = declared_locks(site, private);
     Some(hygienic!(
         let (request, #declared) = {
             #with
@@ -54,90 +54,38 @@ pub(crate) fn request_and_locks(
 /// patterns.
 pub(crate) fn keeps_locks(site: &Site) -> bool {
     let mut keys = site.keys.list.iter();
-    site.call.handle.is_some()
+    site.args.handle.is_some()
         && keys.any(|key| !matches!(key, SiteKey::Pattern(_)))
         && mentions(&site.function.body.stream(), "holding")
 }
 
-pub(crate) struct Declared {
-    count: usize,
-    next: usize,
+/// An expression: the declared locks, one, a tuple, or a `Vec`.
+fn declared_locks(site: &Site, private: &TokenStream) -> TokenStream {
+    let locks = site.keys.list.iter().filter_map(|key| match key {
+        SiteKey::Pattern(_) => None,
+        SiteKey::Expression(key) => Some(typed(key)),
+        SiteKey::Each(keys) => {
+            let at = at_start(keys);
+            Some(quote_spanned!(at=> #private::Vec::from_iter(#keys)))
+        }
+    });
+    let locks: Vec<TokenStream> = locks.collect();
+    match locks.as_slice() {
+        [lock] => lock.clone(),
+        locks => hygienic!((#(#locks),*)),
+    }
 }
 
-impl Declared {
-    pub(crate) fn new(site: &Site) -> Self {
-        let keys = site.keys.list.iter();
-        let count = keys.filter(|key| !matches!(key, SiteKey::Pattern(_)));
-        Self {
-            count: count.count(),
-            next: 0,
-        }
-    }
-
-    /// An expression: one lock, a tuple, or a `Vec`.
-    fn locks(site: &Site, private: &TokenStream) -> TokenStream {
-        let locks = site.keys.list.iter().filter_map(|key| match key {
-            SiteKey::Pattern(_) => None,
-            SiteKey::Expression(key) => Some(typed(key)),
-            SiteKey::Each(keys) => {
-                let at = at_start(keys);
-                Some(quote_spanned!(at=> #private::Vec::from_iter(#keys)))
-            }
-        });
-        let locks: Vec<TokenStream> = locks.collect();
-        match locks.as_slice() {
-            [lock] => lock.clone(),
-            locks => hygienic!((#(#locks),*)),
-        }
-    }
-
-    /// An expression: the next of them, as a place.
-    pub(crate) fn next(&mut self) -> TokenStream {
-        if self.count == 1 {
+/// Expressions: each of the declared locks, as a place in the local `declared`.
+pub(crate) fn declared_places(site: &Site) -> impl Iterator<Item = TokenStream> {
+    let keys = site.keys.list.iter();
+    let declared = keys.filter(|key| !matches!(key, SiteKey::Pattern(_)));
+    let count = declared.count();
+    (0..count).map(move |index| {
+        if count == 1 {
             return hygienic!(declared);
         }
-        let index = Literal::usize_unsuffixed(self.next);
-        self.next += 1;
+        let index = Literal::usize_unsuffixed(index);
         hygienic!(declared.#index)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::written::{expansion, rows};
-
-    #[test]
-    fn a_body_that_asks_for_a_witness_gets_its_declared_locks() {
-        for [args, body, locks, handle] in rows(
-            r#"
-            key = Slot::of(id) => lock.holding() => Slot::of(id) => held.handle(&holding_ends_with_the_body)
-            key = Slot::of(id), mode = "shared" => lock.holding() => Slot::of(id) => held.handle(&holding_ends_with_the_body).in_shared_mode()
-            keys = [Slot::of(id), "<x>", Day::of(at)] => lock.holding() => (Slot::of(id),Day::of(at)) => held.handle(&holding_ends_with_the_body)
-            keys = Slot::all(ids) => lock.holding() => ::advisory_runtime::__private::Vec::from_iter(Slot::all(ids)) => held.handle(&holding_ends_with_the_body)
-            key = Slot::of(id) => lock.number() =>  => held.info()
-            key = "<x>" => lock.holding() =>  => held.info()
-        "#,
-        ) {
-            let source = format!(
-                "#[advisory_lock({args}, handle = lock)]
-                 async fn run(conn: &mut AsyncPgConnection, x: i64) -> Done {{ {body} }}"
-            );
-            let expansion = expansion(&source);
-            let start = "let(request,holding_ends_with_the_body)={letdeclared=";
-            let given = expansion.split_once(start);
-            let given = given.and_then(|(_, rest)| rest.split_once(";({"));
-            assert_eq!(given.map_or("", |(locks, _)| locks), locks, "{args}");
-            let bound = format!("}};letlock={handle};letresult");
-            assert!(expansion.contains(&bound), "{args}: {expansion}");
-        }
-    }
-
-    #[test]
-    fn without_a_handle_there_is_no_witness() {
-        let source = "#[advisory_lock(key = Slot::of(id))]
-            async fn run(conn: &mut AsyncPgConnection) -> Done { lock.holding() }";
-        let expansion = expansion(source);
-        assert!(!expansion.contains("letlock="), "{expansion}");
-        assert!(!expansion.contains("declared)};"), "{expansion}");
-    }
+    })
 }

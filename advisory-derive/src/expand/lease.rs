@@ -5,8 +5,8 @@
 use super::captures::Captures;
 use super::expression::{at_start, typed, with_values};
 use super::handle::request_and_locks;
-use super::parts::{Parts, Product};
-use super::request::{call_options, time_option};
+use super::parts::Parts;
+use super::request::options;
 use super::{function, refusal};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
@@ -18,12 +18,10 @@ use quote::quote_spanned;
 pub(crate) fn expand(lease: &LeaseSite) -> TokenStream {
     let site = &lease.site;
     let captures = Captures::new(site, None);
-    let (on_held, on_done) = (site.call.on_held.as_ref(), lease.args.on_done.as_ref());
-    let has_refusals = on_held.is_some() || on_done.is_some();
-    let parts = Parts::new(site, Product::Lease, has_refusals);
+    let parts = Parts::new(site);
     let steps = lease_steps(lease, &parts, &captures.borrow);
-    let mut refusals = refusal(&parts, "is_held", on_held).unwrap_or_default();
-    refusals.extend(refusal(&parts, "is_done", on_done));
+    let mut refusals = refusal(&parts, "is_held", site.args.on_held.as_ref()).unwrap_or_default();
+    refusals.extend(refusal(&parts, "is_done", site.args.on_done.as_ref()));
     function(site, captures, &parts, steps, &refusals)
 }
 
@@ -38,7 +36,7 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenS
         handle,
         ..
     } = parts;
-    let request = request(lease, private);
+    let request = request(site, private);
     // The compiler reports here that a value is not a pool.
     let at = at_start(pool);
     let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
@@ -63,15 +61,14 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenS
 
 /// A statement that sets the local `request`, and where the body can ask for a witness also
 /// `declared`.
-fn request(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
-    let site = &lease.site;
-    let (times, options) = (times(lease, private), call_options(site, private));
+fn request(site: &Site, private: &TokenStream) -> TokenStream {
+    let options = options(site, private);
     let declared = hygienic!(#private::lease::Request::new(&declared));
     if let Some(request) = request_and_locks(site, private, &declared) {
-        return hygienic!(#request let request = request #times #options;);
+        return hygienic!(#request let request = request #options;);
     }
     let key = key(site, private);
-    hygienic!(let request = #key #times #options;)
+    hygienic!(let request = #key #options;)
 }
 
 /// An expression: a `Request` for the key's text. The values that compute it are dropped before the
@@ -105,57 +102,5 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
         }
         // `SiteKeys::new` has reported the missing key.
         None => TokenStream::new(),
-    }
-}
-
-fn times(lease: &LeaseSite, private: &TokenStream) -> TokenStream {
-    let args = &lease.args;
-    let times = [
-        ("ttl", &args.ttl),
-        ("renew", &args.renew),
-        ("keep", &args.keep),
-    ];
-    let times = times.into_iter();
-    times
-        .filter_map(|(method, time)| time_option(method, time.as_ref(), private))
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::written::expansion;
-
-    #[test]
-    fn on_held_and_on_done_decide_after_the_refusal() {
-        for (args, held, done) in [
-            ("", false, false),
-            (", on_held = busy()", true, false),
-            (", keep = \"24h\", on_done = done()", false, true),
-            (
-                ", keep = \"24h\", on_held = busy(), on_done = done()",
-                true,
-                true,
-            ),
-        ] {
-            let expansion = expansion(&format!(
-                "#[advisory_lease(key = 7, ttl = \"1m\", wait = \"never\", pool = pool{args})] async fn run() -> Done {{ send() }}"
-            ));
-            assert_eq!(
-                expansion.contains("Error::is_held(&error){letinstead:Done=busy()"),
-                held,
-                "{args}"
-            );
-            assert_eq!(
-                expansion.contains("Error::is_done(&error){letinstead:Done=done()"),
-                done,
-                "{args}"
-            );
-            let is_asked = held || done;
-            assert_eq!(
-                expansion.contains("Err(error)=>break'helderror,"),
-                is_asked,
-                "{args}"
-            );
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::body_connection::{BodyConnection, body_connection};
 use super::captures::Captures;
-use super::parts::{Parts, Product};
+use super::parts::Parts;
 use super::request::request;
 use super::{function, refusal};
 use crate::args::choice::Scope;
@@ -18,13 +18,9 @@ use syn::spanned::Spanned;
 pub(crate) fn expand(lock: &LockSite) -> TokenStream {
     let site = &lock.site;
     let captures = Captures::new(site, Some(&lock.connection));
-    let on_held = site.call.on_held.as_ref();
-    let product = Product::Lock {
-        is_shared: lock.args.is_shared(),
-    };
-    let parts = Parts::new(site, product, on_held.is_some());
+    let parts = Parts::new(site);
     let steps = lock_steps(lock, &parts, &captures.borrow);
-    let refusals = refusal(&parts, "is_busy", on_held).unwrap_or_default();
+    let refusals = refusal(&parts, "is_busy", site.args.on_held.as_ref()).unwrap_or_default();
     function(site, captures, &parts, steps, &refusals)
 }
 
@@ -35,6 +31,8 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let here = Span::mixed_site();
     let Parts {
         private,
+        calls,
+        wait,
         output,
         converted,
         ok,
@@ -46,15 +44,10 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let site = &lock.site;
     let connection = body_connection(lock, parts);
     let BodyConnection { name, body, .. } = &connection;
-    let (calls, wait) = if site.function.is_blocking() {
-        (hygienic!(#private::blocking), None)
-    } else {
-        (private.clone(), Some(hygienic!(.await)))
-    };
     let request = request(lock, parts);
     // Declared before the connection, so that it is dropped after it: the next call then finds the
     // connection back in its pool.
-    let turn = lock.args.queue.as_ref().map(|limit| {
+    let turn = lock.site.args.queue.as_ref().map(|limit| {
         hygienic!(
             let turn = match #calls::queue(&mut request, #limit) #wait {
                 #ok(turn) => turn,
@@ -63,21 +56,21 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         )
     });
     let begin = match &lock.connection {
-        Connection::Expression(_) | Connection::Pool(_) if lock.args.poll.is_some() => {
-            poll(lock, parts, &connection, &calls, wait.as_ref())
+        Connection::Expression(_) | Connection::Pool(_) if lock.site.args.poll.is_some() => {
+            poll(lock, parts, &connection)
         }
-        _ => begin(lock, parts, &connection, &calls, wait.as_ref()),
+        _ => begin(lock, parts, &connection),
     };
     // A transaction-level lock protects statements on its connection alone, so there a warning
     // about an unused connection is right. A session-level lock also protects work on other
     // connections, or on none.
     let is_unused = lock.connection.source().is_some() && !mentions(body, "conn");
-    let warning = (is_unused && !lock.args.is_session()).then(|| {
+    let warning = (is_unused && !lock.site.args.is_session()).then(|| {
         let argument = site.args.span("pool").or_else(|| site.args.span("conn"));
         let (at, krate) = (argument.unwrap_or(here), site.args.runtime());
         quote_spanned!(at=> #krate::__private::connection_is_unused();)
     });
-    let quiet = lock.args.is_session().then(
+    let quiet = lock.site.args.is_session().then(
         || hygienic!(#[allow(unused_variables, reason = "the connection is there for the lock")]),
     );
     let (may_be_unused, mutable) = may_be_reborrowed(lock)
@@ -97,7 +90,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         hygienic!(#mutable #name)
     };
     let run = run(lock, parts, borrow, body);
-    let exceed = (lock.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
+    let exceed = (lock.site.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
         let option = hygienic!(#private::core::option::Option);
         hygienic!(
             let result = match result {
@@ -112,7 +105,7 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     // In an async function the last call also converts the error: a match on the result of an
     // `await` is slow to compile. But the conversion of `err` can borrow parameters, and must not
     // do so while the call waits.
-    let finish = if site.function.is_blocking() || site.call.err.is_some() {
+    let finish = if site.function.is_blocking() || site.args.err.is_some() {
         hygienic!(
             match #calls::finish_at(held, result) #wait {
                 #ok(result) => result,
@@ -142,21 +135,20 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
 }
 
 /// Statements that take the connection and the lock, as the local `held`.
-fn begin(
-    lock: &LockSite,
-    parts: &Parts,
-    connection: &BodyConnection,
-    calls: &TokenStream,
-    wait: Option<&TokenStream>,
-) -> TokenStream {
+fn begin(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
-        ok, err, refused, ..
+        calls,
+        wait,
+        ok,
+        err,
+        refused,
+        ..
     } = parts;
     let BodyConnection {
         take, owner, place, ..
     } = connection;
-    let begin = match lock.args.scope() {
+    let begin = match lock.site.args.scope() {
         Scope::Session => "acquire_at",
         Scope::Xact => "begin_at",
     };
@@ -171,16 +163,12 @@ fn begin(
 }
 
 /// Like [`begin`], with a connection for each try, which is dropped before the pause that follows.
-fn poll(
-    lock: &LockSite,
-    parts: &Parts,
-    connection: &BodyConnection,
-    calls: &TokenStream,
-    wait: Option<&TokenStream>,
-) -> TokenStream {
+fn poll(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
         private,
+        calls,
+        wait,
         ok,
         err,
         refused,
@@ -193,7 +181,7 @@ fn poll(
         place,
         ..
     } = connection;
-    let scope = Ident::new(lock.args.scope().name(), here);
+    let scope = Ident::new(lock.site.args.scope().name(), here);
     let option = hygienic!(#private::core::option::Option);
     hygienic!(
         #pool
@@ -228,7 +216,7 @@ fn run(lock: &LockSite, parts: &Parts, borrow: &TokenStream, body: &TokenStream)
         );
     }
     let body = parts.async_body(borrow, body);
-    let method = if lock.args.max_hold.is_some() {
+    let method = if lock.site.args.max_hold.is_some() {
         hygienic!(timeout)
     } else {
         hygienic!(watch)
@@ -249,75 +237,4 @@ fn may_be_reborrowed(lock: &LockSite) -> bool {
     };
     let mut params = lock.site.function.params.iter();
     root == "self" || params.any(|param| param.is_mut(root))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::written::expansion;
-
-    #[test]
-    fn only_a_connection_that_is_not_a_reference_is_bound_as_mut() {
-        for (args, params, is_mut) in [
-            ("", "conn: &mut C", false),
-            ("", "mut conn: &mut C", true),
-            ("", "mut at: At, conn: &mut C", false),
-            ("", "conn: C", true),
-            (", conn = self.conn", "&mut self", true),
-            (", pool = self.pool", "&self", true),
-        ] {
-            let expansion = expansion(&format!(
-                "#[advisory_lock(key = 7{args})] async fn run({params}) -> Done {{ send(conn) }}"
-            ));
-            assert_eq!(expansion.contains("let(running,mut"), is_mut, "{params}");
-            assert_eq!(
-                expansion.contains("#[allow(unused_mut,"),
-                is_mut,
-                "{params}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_body_that_does_not_use_the_connection_of_a_pool_has_a_warning() {
-        let warning = "connection_is_unused();";
-        for (args, params, body, has_one) in [
-            ("pool = pool", "pool: &P", "send()", true),
-            ("conn = pool.get()?", "pool: &P", "send()", true),
-            ("pool = pool", "pool: &P", "_ = conn;", false),
-            (
-                "pool = pool, scope = \"session\"",
-                "pool: &P",
-                "send()",
-                false,
-            ),
-            // The compiler warns about the parameter.
-            ("wait = \"5s\"", "conn: &mut C", "send()", false),
-        ] {
-            let expansion = expansion(&format!(
-                "#[advisory_lock(key = 7, {args})] async fn run({params}) -> Done {{ {body} }}"
-            ));
-            assert_eq!(expansion.contains(warning), has_one, "{args} {body}");
-        }
-    }
-
-    #[test]
-    fn the_last_call_of_an_async_function_converts_the_error_unless_err_does() {
-        let ends = [
-            "returns::<Done>().finish(held,result).await}",
-            "finish_at(held,result).await{",
-            "blocking::finish_at(held,result){",
-        ];
-        for (args, form, end) in [
-            ("", "async", ends[0]),
-            (", err = Error::of", "async", ends[1]),
-            ("", "", ends[2]),
-            (", err = Error::of", "", ends[2]),
-        ] {
-            let expansion = expansion(&format!(
-                "#[advisory_lock(key = 7{args})] {form} fn run(conn: &mut C) -> Done {{ send() }}"
-            ));
-            let found = ends.map(|end| expansion.contains(end));
-            assert_eq!(found, ends.map(|other| other == end), "{args} {form}");
-        }
-    }
 }

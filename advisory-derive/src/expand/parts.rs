@@ -2,20 +2,19 @@
 
 use super::handle::handle;
 use super::return_type::without_impl_trait;
+use crate::attribute::Attribute;
 use crate::site::Site;
 use crate::tokens::hygienic;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Type, spanned::Spanned};
 
-#[derive(Clone, Copy)]
-pub(crate) enum Product {
-    Lock { is_shared: bool },
-    Lease,
-}
-
 pub(crate) struct Parts {
     pub(crate) private: TokenStream,
+    /// The module of the functions for this kind of connection.
+    pub(crate) calls: TokenStream,
+    /// The `.await` of a call of them.
+    pub(crate) wait: Option<TokenStream>,
     pub(crate) output: Type,
     /// An expression: the local `error` as the function's result.
     pub(crate) converted: TokenStream,
@@ -30,33 +29,39 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// With `has_refusals`, an error before the body breaks out of `'held` instead of returning.
-    pub(crate) fn new(site: &Site, product: Product, has_refusals: bool) -> Self {
+    pub(crate) fn new(site: &Site) -> Self {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
         let private = hygienic!(#krate::__private);
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
-        let (module, is_shared) = match product {
-            Product::Lock { is_shared } => (None, is_shared),
-            Product::Lease => (Some(hygienic!(lease::)), false),
+        let module = match site.attribute {
+            Attribute::Lock => None,
+            Attribute::Lease => Some(hygienic!(lease::)),
         };
         let returns = quote_spanned!(at_output=> #private::#module returns::<#output>());
-        let converted = if let Some(err) = &site.call.err {
+        let converted = if let Some(err) = &site.args.err {
             quote_spanned!(at_output=> #returns.convert_by(error, #err))
         } else {
             quote_spanned!(at_output=> #returns.convert(error))
         };
+        let (calls, wait) = if site.function.is_blocking() {
+            (hygienic!(#private::blocking), None)
+        } else {
+            (private.clone(), Some(hygienic!(.await)))
+        };
         Self {
+            calls,
+            wait,
             error: hygienic!(#krate::#module Error),
             ok: hygienic!(#private::Ok),
             err: hygienic!(#private::Err),
-            refused: if has_refusals {
+            refused: if site.args.on_held.is_some() || site.args.on_done.is_some() {
                 hygienic!(break 'held error)
             } else {
                 hygienic!(return #converted)
             },
-            handle: handle(site, is_shared),
+            handle: handle(site),
             private,
             output,
             converted,

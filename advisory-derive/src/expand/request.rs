@@ -1,7 +1,7 @@
 //! The request that a site sends to the runtime: its keys, and its options.
 
 use super::expression::{at_start, typed, with_values};
-use super::handle::{Declared, keeps_locks, request_and_locks};
+use super::handle::{declared_places, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
@@ -20,9 +20,9 @@ use quote::quote_spanned;
 pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
     let site = &lock.site;
     let keys = keys(lock, parts);
-    let options = options(lock, &parts.private);
+    let options = options(site, &parts.private);
     // The time in the queue is subtracted from the wait.
-    let mutable = lock.args.queue.as_ref().map(|_| hygienic!(mut));
+    let mutable = site.args.queue.as_ref().map(|_| hygienic!(mut));
     if let Some(request) = request_and_locks(site, &parts.private, &keys) {
         return hygienic!(#request let #mutable request = request #options;);
     }
@@ -30,44 +30,37 @@ pub(crate) fn request(lock: &LockSite, parts: &Parts) -> TokenStream {
     hygienic!(let #mutable request = { #with #keys } #options;)
 }
 
-/// Method calls that a lock and a lease have in common: the function's name, for the checks of
-/// debug builds, and the wait.
-pub(crate) fn call_options(site: &Site, private: &TokenStream) -> TokenStream {
+/// Method calls for what differs from the default: an exclusive lock, with the session's own
+/// timeout. The function's name is for the checks of debug builds.
+pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let args = &site.args;
+    let time = |method: &str, time: &Option<Duration>| {
+        let (method, time) = (Ident::new(method, here), time.as_ref()?.expression(private));
+        Some(hygienic!(.#method(#time)))
+    };
+    let mut options = TokenStream::new();
+    options.extend(time("ttl", &args.ttl));
+    options.extend(time("renew", &args.renew));
+    options.extend(time("keep", &args.keep));
     let function = site.function.name.to_string();
-    let wait = site.call.wait.as_ref().map(|wait| {
+    options.extend(hygienic!(.in_function(#function)));
+    if let Some(wait) = &args.wait {
         let wait = match wait {
-            Wait::Never => hygienic!(#private::Wait::Never),
-            Wait::Forever => hygienic!(#private::Wait::Forever),
+            Wait::Never => hygienic!(Never),
+            Wait::Forever => hygienic!(Forever),
             Wait::For(time) => {
                 let time = time.expression(private);
-                hygienic!(#private::Wait::For(#time))
+                hygienic!(For(#time))
             }
         };
-        hygienic!(.wait(#wait))
-    });
-    hygienic!(.in_function(#function) #wait)
-}
-
-pub(crate) fn time_option(
-    method: &str,
-    time: Option<&Duration>,
-    private: &TokenStream,
-) -> Option<TokenStream> {
-    let here = Span::mixed_site();
-    let (method, time) = (Ident::new(method, here), time?.expression(private));
-    Some(hygienic!(.#method(#time)))
-}
-/// Method calls for what differs from the default: an exclusive lock, with the session's own
-/// timeout.
-fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
-    let here = Span::mixed_site();
-    let args = &lock.args;
-    let mut options = call_options(&lock.site, private);
+        options.extend(hygienic!(.wait(#private::Wait::#wait)));
+    }
     if args.is_shared() {
         options.extend(hygienic!(.shared()));
     }
-    options.extend(time_option("poll", args.poll.as_ref(), private));
-    options.extend(time_option("poll_max", args.poll_max.as_ref(), private));
+    options.extend(time("poll", &args.poll));
+    options.extend(time("poll_max", &args.poll_max));
     match &args.permits {
         Some(PermitsArg::Number(permits)) => {
             options.extend(hygienic!(.permits(#permits)));
@@ -96,7 +89,7 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
     if args.refuses_nested() {
         options.extend(hygienic!(.refuse_nested()));
     }
-    options.extend(time_option("max_hold", args.max_hold.as_ref(), private));
+    options.extend(time("max_hold", &args.max_hold));
     options
 }
 
@@ -105,7 +98,7 @@ fn options(lock: &LockSite, private: &TokenStream) -> TokenStream {
 /// `declared`, where the body can ask for its witnesses.
 fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
     let site = &lock.site;
-    let (derivation, max) = (lock.args.derivation(), lock.args.max_keys());
+    let (derivation, max) = (site.args.derivation(), site.args.max_keys());
     let Parts {
         private, converted, ..
     } = parts;
@@ -135,11 +128,9 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
             }
         );
     }
-    let mut declared = keeps_locks.then(|| Declared::new(site));
-    let mut lock_key = |key: &TokenStream| match &mut declared {
-        Some(declared) => declared.next(),
-        None => typed(key),
-    };
+    let declared = keeps_locks.then(|| declared_places(site));
+    let mut declared = declared.into_iter().flatten();
+    let mut lock_key = |key: &TokenStream| declared.next().unwrap_or_else(|| typed(key));
     let names = site.keys.names(&site.function);
     let has_slice = site
         .keys
@@ -212,7 +203,10 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, lock: &LockSite) -> TokenStream
     };
     let (name, path) = (slice.name(), pattern.path(slice, names, None));
     let writes = pattern.writes(names, &krate, None);
-    let (new, finish) = (writer(lock.args.derivation(), &krate), pattern.finish());
+    let (new, finish) = (
+        writer(lock.site.args.derivation(), &krate),
+        pattern.finish(),
+    );
     quote_spanned!(at=>
         keys.each(#name, &#path, |element| {
             let mut key = #new;
@@ -220,87 +214,4 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, lock: &LockSite) -> TokenStream
             #finish
         });
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::written::{expansion, rows};
-
-    #[test]
-    fn each_key_is_sent_with_its_pattern() {
-        let declared = "request::one(LockKey::pattern(&declared),LockKey::key(&declared))";
-        let a = r#"{key.shaped::<shape::Int,_>("a:",&x);key.finish()}"#;
-        for [keys, wanted] in rows(
-            r#"
-            key = 7 => letdeclared=7i64;DECLARED
-            key = 7u8 => letdeclared=7u8;DECLARED
-            key = Slot::of(id) => letdeclared=Slot::of(id);DECLARED
-            key = "day:<day>" => {request::one("day:<day>",{key.shaped::<shape::Int,_>("day:",&day);
-            key = "day:<on>", with(on = today()) => {leton=today();request::one("day:<on>",{key.any("day:",&on);
-            keys = ["a:<x>", "b:<x>"] => request::many("a:<x>, b:<x>",[A,{key.shaped::<shape::Int,_>("b:",&x);key.finish()}])
-            keys = [Slot::of(id), "a:<x>", 7] => request::each([keyed(&Slot::of(id)),(A,"a:<x>"),keyed(&7i64)])
-            keys = [Slot::of(id), "a:<x>", Day::of(at)], handle = lock => request::each([keyed(&declared.0),(A,"a:<x>"),keyed(&declared.1)])
-            key = Slot::of(id), handle = lock => letdeclared=Slot::of(id);({DECLARED},declared)
-        "#,
-        ) {
-            let wanted = wanted.replace("DECLARED", declared).replace('A', a);
-            assert_sent(keys, &wanted);
-        }
-    }
-
-    #[test]
-    fn as_many_keys_are_sent_as_a_list_has() {
-        let each = r#"keys.each("ids",&ids,|element|{key.shaped::<shape::Int,_>("b:",element);key.finish()});"#;
-        for [keys, wanted] in rows(
-            r#"
-            keys = ["<x>", "b:<ids*>"] => Keys::new("<x>, b:<ids*>",64usize);keys.push({key.part::<shape::Int,_>(&x);key.finish()});EACHmatchkeys.finish()
-            keys = ["b:<ids*>", Slot::of(id)], max_keys = 3 => Keys::new("",3usize);EACHkeys.push(LockKey::key(&Slot::of(id)));matchkeys.finish()
-            keys = Slot::all(ids) => request::counted(Slot::all(ids),"Slot :: all (ids)",64usize)
-            keys = Slot::all(ids), handle = lock => request::counted(&declared,"Slot :: all (ids)",64usize)
-        "#,
-        ) {
-            let wanted = wanted.replace("EACH", each);
-            assert_sent(keys, &wanted);
-        }
-    }
-
-    #[test]
-    fn each_option_is_sent() {
-        for [option, wanted] in rows(
-            r#"
-            nested = "refuse" => .in_function("run").refuse_nested();
-            nested = "allow" => .in_function("run");
-            mode = "shared" => .in_function("run").shared();
-            mode = "exclusive" => .in_function("run");
-            isolation = "serializable" => .isolation(Isolation::Serializable);
-            isolation = "read committed" => .in_function("run");
-            at = (tenants::id, x) => .in_function("run").at(tenants::id,x);
-            max_hold = "2s" => .max_hold(millis(2000u64));
-            wait = "never" => .wait(Wait::Never);
-            wait = "never", permits = 3 => .wait(Wait::Never).permits(3u32);
-            wait = "never", permits = at.permits => .permits(permits(at.permits));
-        "#,
-        ) {
-            assert_sent(&format!("key = 7, {option}"), wanted);
-        }
-    }
-
-    /// That a lock with these keys has this in its expansion, without the paths of the runtime.
-    fn assert_sent(keys: &str, wanted: &str) {
-        let source = format!(
-            "#[advisory_lock({keys})]
-             async fn run(conn: &mut AsyncPgConnection, x: i64, day: i64, ids: &[i64]) -> Done {{
-                 lock.holding()
-             }}"
-        );
-        let mut expansion = expansion(&source);
-        for of_runtime in [
-            "::advisory_runtime::__private::",
-            "::advisory_runtime::",
-            "letmutkey=KeyWriter::new(Derivation::Sha256);",
-        ] {
-            expansion = expansion.replace(of_runtime, "");
-        }
-        assert!(expansion.contains(wanted), "{wanted}\n{expansion}");
-    }
 }

@@ -4,7 +4,7 @@
 //! `#[async_trait]` is on the `impl`, so it expands before the attributes on the functions.
 
 use super::params;
-use crate::tokens::{is_punct, is_word};
+use crate::tokens::{is_punct, is_word, regrouped};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::{GenericArgument, PathArguments, Type, TypeParamBound};
@@ -88,9 +88,7 @@ pub(crate) fn allow_unused(body: &Group, is_used: impl Fn(&Ident) -> bool) -> Gr
         }
         output.extend(statement);
     }
-    let mut allowing = Group::new(Delimiter::Brace, output);
-    allowing.set_span(body.span());
-    allowing
+    regrouped(body, output)
 }
 
 /// The names that the body binds by `let (a, b) = { let __arg1 = __arg1; __arg1 };`, because
@@ -122,7 +120,7 @@ pub(crate) fn destructured(body: &Group) -> Vec<Ident> {
 #[cfg(test)]
 mod tests {
     use super::future;
-    use crate::written::{expansion, messages};
+    use crate::written::messages;
     use proc_macro2::{TokenStream, TokenTree};
 
     #[test]
@@ -155,21 +153,6 @@ mod tests {
         }
     }
 
-    /// The parameters, of `x`, `y` and `conn`, that the body may leave unused.
-    fn allowed(attribute: &str) -> String {
-        let expansion = expansion(&format!(
-            "#[{attribute}]
-             fn run<'a>(conn: &'a mut C, x: X, y: Y) -> Pin<Box<dyn Future<Output = Done> + Send + 'a>> {{
-                 Box::pin(async move {{ let mut x = x; let y = y; let conn = conn; let one: X = x; let x = y; lock.holding() }})
-             }}"
-        ));
-        let allow = "#[allow(unused_variables,reason=\"the lock uses it\")]let";
-        let allowed = expansion.split(allow).skip(1);
-        let allowed = allowed.filter_map(|rest| rest.split_once('='));
-        let names = allowed.map(|(name, _)| name.trim_start_matches("mut"));
-        names.collect::<Vec<_>>().join(" ")
-    }
-
     #[test]
     fn a_pattern_that_the_body_binds_is_reported_where_the_attribute_uses_it() {
         for (args, names) in [
@@ -188,35 +171,6 @@ mod tests {
             for (message, name) in messages.iter().zip(names) {
                 assert!(message.starts_with(&start(name)), "{message}");
             }
-        }
-    }
-
-    #[test]
-    fn a_body_may_leave_unused_what_the_lock_uses() {
-        for (args, wanted) in [
-            ("key = 7", ""),
-            ("key = \"<x>\"", "x"),
-            ("key = Slot::of(y)", "y"),
-            ("keys = Slot::all(&x)", "x"),
-            ("key = \"<a>\", with(a = x.a)", "x"),
-            ("key = 7, err = |e| x.error(e)", "x"),
-            ("key = 7, wait = \"never\", on_held = Ok(y)", "y"),
-            ("key = 7, pool = x.pool, err = |e| conn.error(e)", "x conn"),
-            ("key = 7, conn = y.connect().await?", "y"),
-            ("key = 7, scope = \"session\"", "conn"),
-            ("key = 7, scope = \"session\", conn = x.db", "x"),
-            ("key = 7, permits = y.permits, wait = \"never\"", "y"),
-            ("key = 7, permits = 3, wait = \"never\"", ""),
-        ] {
-            assert_eq!(allowed(&format!("advisory_lock({args})")), wanted, "{args}");
-        }
-        for (args, wanted) in [
-            ("pool = pool", ""),
-            ("pool = x", "x"),
-            ("pool = pool, keep = \"1h\", on_done = Ok(x)", "x"),
-        ] {
-            let lease = format!("advisory_lease(key = 7, ttl = \"1m\", {args})");
-            assert_eq!(allowed(&lease), wanted, "{args}");
         }
     }
 }

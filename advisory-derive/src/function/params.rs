@@ -72,16 +72,12 @@ impl Receiver {
         let is_mut = |tokens: &[TokenTree]| tokens.iter().any(|token| is_word(token, "mut"));
         let ty: Option<Vec<TokenTree>> = ty.map(|ty| ty.into_iter().collect());
         let borrow = ty.as_deref().unwrap_or(pattern);
-        match borrow.first() {
-            Some(first) if is_punct(first, '&') => {
-                if is_mut(borrow) {
-                    Self::Mutable
-                } else {
-                    Self::Shared
-                }
-            }
-            _ if is_mut(pattern) => Self::MutValue,
-            _ => Self::Value,
+        let is_reference = borrow.first().is_some_and(|first| is_punct(first, '&'));
+        match (is_reference, is_mut(borrow)) {
+            (true, true) => Self::Mutable,
+            (true, false) => Self::Shared,
+            (false, _) if is_mut(pattern) => Self::MutValue,
+            (false, _) => Self::Value,
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Mistakes that the site of a lock and that of a lease can have.
 
 use super::keys::SiteKeys;
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
+use crate::args::Args;
 use crate::args::duration::Wait;
 use crate::errors::Errors;
 use crate::function::Function;
@@ -22,17 +21,17 @@ pub(crate) fn keys(
 }
 
 /// Checks that the wait of a call that has a value for its end does end.
-pub(crate) fn on_held(site: &SiteArgs, call: &CallArgs, errors: &mut Errors) {
-    let Some(span) = site.span("on_held") else {
+pub(crate) fn on_held(args: &Args, errors: &mut Errors) {
+    let Some(span) = args.span("on_held") else {
         return;
     };
     let end = "`wait = \"never\"`, or a time such as `wait = \"5s\"`";
-    if !site.has("wait") {
+    if !args.has("wait") {
         errors.at(
             span,
             format_args!("`on_held` needs a wait that ends: add {end}"),
         );
-    } else if matches!(call.wait, Some(Wait::Forever)) {
+    } else if matches!(args.wait, Some(Wait::Forever)) {
         errors.at(
             span,
             format_args!(
@@ -44,13 +43,8 @@ pub(crate) fn on_held(site: &SiteArgs, call: &CallArgs, errors: &mut Errors) {
 
 /// Checks that the body's name for the lock is not taken, be it by a parameter or by the connection
 /// that the attribute binds.
-pub(crate) fn handle(
-    call: &CallArgs,
-    has_connection: bool,
-    function: &Function,
-    errors: &mut Errors,
-) {
-    let Some(handle) = &call.handle else { return };
+pub(crate) fn handle(args: &Args, has_connection: bool, function: &Function, errors: &mut Errors) {
+    let Some(handle) = &args.handle else { return };
     if function.has_param(&handle.to_string()) || has_connection && handle == "conn" {
         let wanted = format_args!(
             "`{handle}` is already used in `{}`: write another name, such as `handle = lock`",

@@ -3,12 +3,10 @@
 //! Types are left to the compiler: it reports at the argument, or at the parameter, a value that is
 //! no connection, and a name that does not exist.
 
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
-use crate::args::lock::LockArgs;
+use crate::args::Args;
 use crate::errors::Errors;
-use crate::function::Function;
 use crate::function::params::{Param, Receiver};
+use crate::function::{Function, mentions};
 use crate::tokens::{first_span, is_punct, is_word, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::quote;
@@ -36,15 +34,9 @@ impl Connection {
     }
 }
 
-pub(crate) fn find(
-    site: &SiteArgs,
-    call: &CallArgs,
-    args: &LockArgs,
-    function: &Function,
-    errors: &mut Errors,
-) -> Option<Connection> {
-    if let Some(pool) = &call.pool {
-        return from_pool(pool, site, call, function, errors);
+pub(crate) fn find(args: &Args, function: &Function, errors: &mut Errors) -> Option<Connection> {
+    if let Some(pool) = &args.pool {
+        return from_pool(pool, args, function, errors);
     }
     if let Some(given) = &args.conn {
         return given_by(given, function, errors);
@@ -57,7 +49,7 @@ pub(crate) fn find(
     }
     // A wrong value, or a `conn` that is not a parameter, was reported.
     let is_reported = function.destructured.iter().any(|name| name == "conn");
-    if !site.has("pool") && !site.has("conn") && !is_reported {
+    if !args.has("pool") && !args.has("conn") && !is_reported {
         errors.at(function.name.span(), no_connection(function));
     }
     None
@@ -65,25 +57,23 @@ pub(crate) fn find(
 
 fn from_pool(
     pool: &TokenStream,
-    site: &SiteArgs,
-    call: &CallArgs,
+    args: &Args,
     function: &Function,
     errors: &mut Errors,
 ) -> Option<Connection> {
-    if let Some(span) = site.span("conn") {
+    if let Some(span) = args.span("conn") {
         let wanted = "`pool` and `conn` both give the connection: leave one of them out";
-        errors.at(span, wanted);
-        return None;
+        return errors.refuse(span, wanted);
     }
-    // The body has no use for it, and another expression of the attribute can.
+    // The body has no use for it, but another expression of the attribute can.
+    let mut others = [&args.on_held, &args.err, &args.pool].into_iter().flatten();
     if let Some((param, root)) = parameter(function, "conn")
         && param.is_mutable_reference()
-        && !call.use_name(root)
+        && !others.any(|other| mentions(other, "conn"))
     {
         let wanted = "the parameter `conn` is not the connection that holds the lock, because `pool` gives the body another `conn`: \
                       remove the parameter, or `pool` from the attribute";
-        errors.at(root.span(), wanted);
-        return None;
+        return errors.refuse(root.span(), wanted);
     }
     Some(Connection::Pool(pool.clone()))
 }
@@ -95,8 +85,7 @@ fn given_by(given: &TokenStream, function: &Function, errors: &mut Errors) -> Op
         let wanted = format_args!(
             "`conn` takes a place, not a reference: write `conn = {place}`, or for a pool `pool = {place}`"
         );
-        errors.at(first_span(given), wanted);
-        return None;
+        return errors.refuse(first_span(given), wanted);
     }
     let expression = || Some(Connection::Expression(given.clone()));
     let mut fields = given.clone().into_iter();
@@ -154,8 +143,7 @@ fn borrowed(
             "the lock needs `{place}` to be mutable, and `{root}` is a shared reference: write `&mut` there, or for a pool `pool = {place}` \
              in the attribute"
         );
-        errors.at(at.span(), wanted);
-        return None;
+        return errors.refuse(at.span(), wanted);
     }
     Some(Connection::Place { root, fields, by })
 }

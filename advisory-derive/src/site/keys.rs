@@ -1,6 +1,6 @@
 //! The keys of a lock site, and how they become numbers.
 
-use crate::args::SiteArgs;
+use crate::args::Args;
 use crate::args::key::KeyArg;
 use crate::errors::Errors;
 use crate::function::{Function, mentions};
@@ -24,11 +24,8 @@ pub(crate) enum SiteKey {
 }
 
 impl SiteKeys {
-    pub(crate) fn new(
-        args: &mut SiteArgs,
-        given: Option<Vec<KeyArg>>,
-        errors: &mut Errors,
-    ) -> Self {
+    pub(crate) fn new(args: &mut Args, errors: &mut Errors) -> Self {
+        let given = args.keys.take();
         if given.is_none() && !args.has("key") && !args.has("keys") {
             let wanted =
                 "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`";

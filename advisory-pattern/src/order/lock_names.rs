@@ -92,7 +92,6 @@ fn read(lock: &str) -> (String, Vec<Option<Shape>>) {
 #[cfg(test)]
 mod tests {
     use super::LockNames;
-    use crate::order::{Edge, End};
 
     fn is_same(one: &str, other: &str) -> bool {
         let names = LockNames::default();
@@ -108,22 +107,5 @@ mod tests {
         assert!(is_same("not <closed", "not <closed"));
         assert!(is_same("a:<x|raw>", "a:<y: raw>"));
         assert!(!is_same("a:<x>", "a:<y: raw>"));
-    }
-
-    #[test]
-    fn a_shape_that_nobody_writes_says_nothing_about_the_others() {
-        let end = |lock: &str| End {
-            lock: lock.to_owned(),
-            is_lease: false,
-            is_shared: false,
-            place: String::new(),
-        };
-        let (one, other) = ("a:<x: int>:<y>", "a:<x>:<y>");
-        let names = LockNames::of(&[Edge {
-            held: end(one),
-            asked: end(other),
-            gates: Vec::new(),
-        }]);
-        assert_eq!(names.name(one), names.name(other));
     }
 }

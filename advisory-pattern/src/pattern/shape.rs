@@ -6,6 +6,7 @@
 
 use crate::pattern::atom::Atom;
 use crate::pattern::char_set::CharSet;
+use crate::words::words;
 
 const DIGITS: CharSet = CharSet::of("0123456789");
 const HEX: CharSet = CharSet::of("0123456789abcdef");
@@ -66,64 +67,22 @@ pub enum Shape {
     Raw,
 }
 
+words! {
+    Shape:
+    Int = "int",
+    Uint = "uint",
+    Uuid = "uuid",
+    Date = "date",
+    Time = "time",
+    DateTime = "datetime",
+    Timestamp = "timestamp",
+    Bool = "bool",
+    Char = "char",
+    Text = "text",
+    Raw = "raw",
+}
+
 impl Shape {
-    /// Every shape, in the order they are listed to users.
-    pub const ALL: [Self; 11] = [
-        Self::Int,
-        Self::Uint,
-        Self::Uuid,
-        Self::Date,
-        Self::Time,
-        Self::DateTime,
-        Self::Timestamp,
-        Self::Bool,
-        Self::Char,
-        Self::Text,
-        Self::Raw,
-    ];
-
-    /// Returns the name of the shape in a pattern.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Int => "int",
-            Self::Uint => "uint",
-            Self::Uuid => "uuid",
-            Self::Date => "date",
-            Self::Time => "time",
-            Self::DateTime => "datetime",
-            Self::Timestamp => "timestamp",
-            Self::Bool => "bool",
-            Self::Char => "char",
-            Self::Text => "text",
-            Self::Raw => "raw",
-        }
-    }
-
-    /// Returns the variant's own name, which is also that of the runtime's type for the shape.
-    #[must_use]
-    pub const fn variant(self) -> &'static str {
-        match self {
-            Self::Int => "Int",
-            Self::Uint => "Uint",
-            Self::Uuid => "Uuid",
-            Self::Date => "Date",
-            Self::Time => "Time",
-            Self::DateTime => "DateTime",
-            Self::Timestamp => "Timestamp",
-            Self::Bool => "Bool",
-            Self::Char => "Char",
-            Self::Text => "Text",
-            Self::Raw => "Raw",
-        }
-    }
-
-    /// Finds the shape by its name in a pattern.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shape| shape.name() == name)
-    }
-
     /// Finds the shape that the last name of a type's path implies; callers use [`Shape::Text`] if
     /// it implies none.
     ///

@@ -17,7 +17,6 @@
 
 use super::{Connection, LockGuard, OwnedLockGuard, Pool};
 use crate::driver::block_on;
-use crate::error::NoSecond;
 use crate::{Error, OwnedLockError, PoolError, Request, lock, pooler};
 
 /// Takes session-level locks; like [`crate::session::acquire`].
@@ -59,7 +58,6 @@ pub fn acquire_from<P: Pool + ?Sized>(
 /// build the pool with `test_on_check_out(false)`.
 pub fn verify<P: Pool + ?Sized>(pool: &P) -> Result<(), Error> {
     let mut first = pool.connection()?;
-    let second = pool.connection();
-    let mut second = second.map_err(|error| PoolError::new(NoSecond::Failed(error)))?;
+    let mut second = pool.connection().map_err(PoolError::of_second)?;
     block_on(pooler::verify(first.pg(), second.pg()))
 }

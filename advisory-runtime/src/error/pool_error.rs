@@ -34,7 +34,15 @@ impl PoolError {
         }
     }
 
-    #[cfg(any(feature = "diesel-async", feature = "postgres"))]
+    /// For a pool that gave one connection where two are needed, and this error for the second.
+    pub(crate) fn of_second(self) -> Self {
+        Self {
+            wanted: "could not get a connection from the pool: it must give two connections at once, so its maximum size must be at least 2; \
+                     for the second one it reported",
+            ..self
+        }
+    }
+
     pub(crate) const fn inside_body(mut self, is_inside_body: bool) -> Self {
         self.is_inside_body = is_inside_body;
         self
@@ -71,34 +79,5 @@ impl std::error::Error for PoolError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         // The message has its own.
         self.source.source()
-    }
-}
-
-/// The pool gave only one connection where two are needed.
-#[derive(Debug)]
-pub(crate) enum NoSecond {
-    Failed(PoolError),
-    #[cfg(feature = "diesel-async")]
-    Silent(std::time::Duration),
-}
-
-impl fmt::Display for NoSecond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it must give two connections at once, so its maximum size must be at least 2; for the second one ")?;
-        match self {
-            Self::Failed(error) => write!(f, "it reported: {}", error.get_ref()),
-            #[cfg(feature = "diesel-async")]
-            Self::Silent(limit) => write!(f, "it did not answer within {limit:?}"),
-        }
-    }
-}
-
-impl std::error::Error for NoSecond {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Failed(error) => std::error::Error::source(error),
-            #[cfg(feature = "diesel-async")]
-            Self::Silent(_) => None,
-        }
     }
 }

@@ -78,8 +78,7 @@ impl LockInfo<diesel::pg::PgConnection> {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
-    /// for any other error, such as in a failed transaction.
+    /// Like `check` on a connection of diesel-async.
     pub fn check<C: crate::connection::blocking::Connection>(
         &self,
         conn: &mut C,

@@ -274,18 +274,12 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLockGuard<C, PgConnection> {
-    /// Asks the server whether this session still holds the lock. A blocking connection does not
-    /// notice between two statements that it has ended.
-    ///
-    /// # Locking
-    ///
-    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
-    /// the lock's mode.
+    /// Asks the server, in one round trip, whether this session still holds the lock. A blocking
+    /// connection does not notice between two statements that it has ended.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
-    /// for any other error, such as in a failed transaction.
+    /// Like `check` on a connection of diesel-async.
     pub fn check(&mut self) -> Result<(), Error> {
         crate::driver::block_on(self.check_inner())
     }

@@ -10,13 +10,13 @@ pub(super) const FRESH: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
 pub(super) static LOCKS: LazyLock<String> =
     LazyLock::new(|| qualify(include_str!("sql/locks.sql")));
 
-pub(super) fn cancel(backend: &Backend) -> String {
+pub(crate) fn cancel(backend: &Backend) -> String {
     signal("pg_cancel_backend(t.pid)", "gone", backend)
 }
 
 /// Terminates a backend's session and waits for its end, so that its locks are free when this
 /// returns.
-pub(super) fn terminate(backend: &Backend) -> String {
+pub(crate) fn terminate(backend: &Backend) -> String {
     signal("pg_terminate_backend(t.pid, 5000::int8)", "sent", backend)
 }
 

@@ -206,7 +206,7 @@ fn pool() -> PoolError {
 
 #[cfg(test)]
 mod tests {
-    use super::Name;
+    use super::{claim_errors, lease_errors, lock_errors};
     use crate::error::{ProductError, into_diesel};
     use crate::find::find;
     use crate::{Error, claim, lease};
@@ -284,45 +284,30 @@ mod tests {
             DatabaseErrorKind::UniqueViolation,
         ] {
             let source = || DieselError::DatabaseError(kind, Box::new(Full));
-            let locks: [fn(Name, DieselError) -> Error; 5] = [
-                |lock, source| Error::Cancelled { lock, source },
-                |lock, source| Error::Deadlock { lock, source },
-                |lock, source| Error::RolledBack { lock, source },
-                |lock, source| Error::CommitUnknown { lock, source },
-                |lock, source| Error::LockLost {
-                    lock,
-                    source: Some(source),
-                },
-            ];
-            for error in locks {
-                check(error("room:<room>".into(), source()), kind);
-            }
-            let leases: [fn(Name, DieselError) -> lease::Error; 3] = [
-                |lock, source| lease::Error::RolledBack { lock, source },
-                |lock, source| lease::Error::CommitUnknown { lock, source },
-                |lock, source| lease::Error::Lost {
-                    lock,
-                    source: Some(source),
-                },
-            ];
-            for error in leases {
-                check(error("room:<room>".into(), source()), kind);
-            }
-            let tables: [fn(String, DieselError) -> lease::Error; 2] = [
-                |table, source| lease::Error::MissingTable { table, source },
-                |table, source| lease::Error::MissingRights { table, source },
-            ];
-            for error in tables {
-                check(error("advisory_lease".to_owned(), source()), kind);
-            }
-            let claim = claim::Error::CommitUnknown {
-                claim: "sync_jobs (worker)".to_owned(),
-                source: source(),
-            };
-            check(claim, kind);
+            let (lock, lost) = ("room:<room>".into(), Some(source()));
+            check(Error::LockLost { lock, source: lost }, kind);
+            let (lock, lost) = ("room:<room>".into(), Some(source()));
+            check(lease::Error::Lost { lock, source: lost }, kind);
+            let (claim, source) = ("sync_jobs (worker)".to_owned(), source());
+            check(claim::Error::CommitUnknown { claim, source }, kind);
         }
         let foreign = DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(Full));
         assert!(Error::find(&foreign).is_none());
         assert!(matches!(Error::from(foreign), Error::Database(_)));
+    }
+
+    #[test]
+    fn each_variant_with_an_error_of_the_database_gives_it() {
+        fn give<E: ProductError>(errors: Vec<E>) {
+            for error in errors {
+                let shown = format!("{error:?}");
+                let has_one = ["DatabaseError(", "RollbackTransaction"];
+                let has_one = has_one.iter().any(|one| shown.contains(one));
+                assert_eq!(error.database().is_some(), has_one, "{shown}");
+            }
+        }
+        give(lock_errors());
+        give(lease_errors());
+        give(claim_errors());
     }
 }

@@ -27,17 +27,14 @@ const HEADER: &str = "\
 ";
 
 /// The names of the attributes' arguments, as the macro declares them; `crate` is at every site.
-const ARGUMENTS: [&str; 2] = [
-    include_str!("../../../advisory-derive/src/args/lock.rs"),
-    include_str!("../../../advisory-derive/src/args/lease.rs"),
-];
+const ARGUMENTS: &str = include_str!("../../../advisory-derive/src/args/names.rs");
 
 fn assert_each_argument_is_at_a_site() {
-    for (source, attribute) in ARGUMENTS
-        .into_iter()
-        .zip(["advisory_lock", "advisory_lease"])
-    {
-        let (_, names) = source.split_once("const NAMES: ").expect("the names");
+    for (list, attribute) in [
+        ("const LOCK: ", "advisory_lock"),
+        ("const LEASE: ", "advisory_lease"),
+    ] {
+        let (_, names) = ARGUMENTS.split_once(list).expect("the names");
         let (names, _) = names.split_once("];\n").expect("their end");
         let names: Vec<&str> = names.split('"').skip(1).step_by(2).collect();
         assert!(names.len() > 14, "{names:?}");

@@ -1,7 +1,6 @@
 //! Names in a lease's body that need an argument.
 
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
+use crate::args::Args;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::site::connection::without_borrow;
@@ -23,13 +22,13 @@ const QUERIES: [&str; 10] = [
 ];
 
 /// Reports a connection that the body does not have, and a `complete` that would fail.
-pub(crate) fn check(site: &SiteArgs, call: &CallArgs, function: &Function, errors: &mut Errors) {
+pub(crate) fn check(args: &Args, function: &Function, errors: &mut Errors) {
     let body = function.body.stream();
     if let Some(span) = unbound_connection(&body)
         && !function.has_param("conn")
-        && call.handle.as_ref().is_none_or(|handle| handle != "conn")
+        && args.handle.as_ref().is_none_or(|handle| handle != "conn")
     {
-        let pool = match &call.pool {
+        let pool = match &args.pool {
             Some(pool) if without_borrow(pool).into_iter().count() == 1 => spelled(pool),
             Some(pool) => format!("&{}", spelled(&without_borrow(pool))),
             None => "pool".to_owned(),
@@ -40,8 +39,8 @@ pub(crate) fn check(site: &SiteArgs, call: &CallArgs, function: &Function, error
         );
         errors.at(span, wanted);
     }
-    if let Some(handle) = &call.handle
-        && !site.has("keep")
+    if let Some(handle) = &args.handle
+        && !args.has("keep")
         && function.shadows(&handle.to_string()).is_none()
         && let Some(span) = method(&body, &handle.to_string(), "complete")
     {

@@ -1,9 +1,7 @@
 //! Mistakes in the combination of a lease site's arguments.
 
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
+use crate::args::Args;
 use crate::args::duration::Duration;
-use crate::args::lease::LeaseArgs;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::site::keys::SiteKeys;
@@ -25,18 +23,18 @@ pub(crate) fn slice(keys: &SiteKeys, errors: &mut Errors) {
 }
 
 /// Checks that `on_held` and `on_done` are distinguished, and that a key can be done.
-pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
-    if site.has("keep")
-        && !site.has("on_done")
-        && let Some(span) = site.span("on_held")
+pub(crate) fn outcomes(args: &Args, errors: &mut Errors) {
+    if args.has("keep")
+        && !args.has("on_done")
+        && let Some(span) = args.span("on_held")
     {
         let wanted = "`on_held` is returned only while another call holds the key, and that call can still fail; with `keep`, the key can also be done: \
                       add `on_done` with the value to return then, such as `on_done = Ok(())`, and let `on_held` return an error if the \
                       caller should try again, as a webhook's provider does";
         errors.at(span, wanted);
     }
-    if let Some(span) = site.span("on_done")
-        && !site.has("keep")
+    if let Some(span) = args.span("on_done")
+        && !args.has("keep")
     {
         let wanted = "`on_done` needs a `keep`, because without one `Ok` frees the key, and the work runs again: add a time such \
                       as `keep = \"24h\"`; if another function keeps this key, match on `lease::Error::Done`";
@@ -44,7 +42,7 @@ pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
     }
 }
 
-pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
+pub(crate) fn times(args: &Args, errors: &mut Errors) {
     let Some((often, _)) = args.renew.as_ref().and_then(Duration::milliseconds) else {
         return;
     };
@@ -53,7 +51,7 @@ pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
         None => (Some(DEFAULT_TTL), ", by default after `60s`"),
     };
     if let Some(ttl) = ttl.filter(|ttl| often >= *ttl)
-        && let Some(span) = site.span("renew")
+        && let Some(span) = args.span("renew")
     {
         // Two renewals can fail, and the lease is still held.
         let third = written(ttl / 3);
@@ -78,21 +76,21 @@ pub(crate) fn is_async(function: &Function, errors: &mut Errors) {
 }
 
 /// Checks that the lease has a pool for its connections, and no connection.
-pub(crate) fn pool(site: &SiteArgs, call: &CallArgs, function: &Function, errors: &mut Errors) {
+pub(crate) fn pool(args: &Args, function: &Function, errors: &mut Errors) {
     let pool = function.pool_example();
-    if let Some(span) = site.span("conn") {
-        let wanted = if site.has("pool") {
+    if let Some(span) = args.span("conn") {
+        let wanted = if args.has("pool") {
             "leave `conn` out".to_owned()
         } else {
             format!("write `pool = {pool}` instead of `conn`")
         };
         let wanted = format_args!("a lease takes its connections from a pool: {wanted}");
         errors.at(span, wanted);
-    } else if call.pool.is_none() && !site.has("pool") {
+    } else if args.pool.is_none() && !args.has("pool") {
         let wanted = format_args!(
             "a lease needs a pool for its connections: write `pool = {pool}`, or another expression that gives one"
         );
-        errors.at(site.span("key").unwrap_or_else(Span::call_site), wanted);
+        errors.at(args.span("key").unwrap_or_else(Span::call_site), wanted);
     }
 }
 

@@ -1,10 +1,8 @@
 //! Mistakes in the combination of a lock site's arguments.
 
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
+use crate::args::Args;
 use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
-use crate::args::lock::LockArgs;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::site::connection::Connection;
@@ -13,12 +11,7 @@ use crate::tokens::is_punct;
 use proc_macro2::{Span, TokenStream, TokenTree};
 
 /// Checks that arguments for a key pattern, or for a slice, come with one.
-pub(crate) fn pattern_arguments(
-    site: &SiteArgs,
-    args: &LockArgs,
-    keys: &SiteKeys,
-    errors: &mut Errors,
-) {
+pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
     let has_slice = keys.patterns().any(|pattern| pattern.slice().is_some());
     let has_slice = has_slice || matches!(keys.list.as_slice(), [SiteKey::Each(_)]);
     if let Some(max) = &args.max_keys
@@ -31,7 +24,7 @@ pub(crate) fn pattern_arguments(
         );
     }
     for pattern in keys.patterns() {
-        pattern.check_half(args.derivation, site.span("derivation"), errors);
+        pattern.check_half(args.derivation, args.span("derivation"), errors);
     }
     let only_expressions = keys
         .list
@@ -39,7 +32,7 @@ pub(crate) fn pattern_arguments(
         .all(|key| !matches!(key, SiteKey::Pattern(_)));
     if only_expressions && !keys.list.is_empty() {
         for name in ["derivation", "allow_ambiguous"] {
-            if let Some(span) = site.span(name) {
+            if let Some(span) = args.span(name) {
                 let wanted = format_args!(
                     "`{name}` needs a key pattern, and this key is an expression: write it where the key is declared"
                 );
@@ -49,12 +42,12 @@ pub(crate) fn pattern_arguments(
     }
 }
 
-pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, errors: &mut Errors) {
-    if let Some(span) = site.span("poll") {
-        poll(call, args, span, errors);
+pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
+    if let Some(span) = args.span("poll") {
+        poll(args, span, errors);
     }
-    if let Some(span) = site.span("poll_max") {
-        poll_max(site, args, span, errors);
+    if let Some(span) = args.span("poll_max") {
+        poll_max(args, span, errors);
     }
     if args.is_session() {
         let unfit = [
@@ -71,16 +64,16 @@ pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, er
                 "`at` needs a transaction-level lock, and `scope = \"session\"` takes none: leave `at` out",
             ),
         ];
-        site.refuse(&unfit, errors);
+        args.refuse(&unfit, errors);
     }
-    if let Some(span) = site.span("at")
+    if let Some(span) = args.span("at")
         && !matches!(args.isolation, None | Some(Isolation::ReadCommitted))
     {
         let wanted = "with a stricter `isolation`, the lock is taken before the transaction begins, which is possible only at the session's own \
                       node: leave `at` or `isolation` out";
         errors.at(span, wanted);
     }
-    if let Some(span) = site.span("queue")
+    if let Some(span) = args.span("queue")
         && args.is_shared()
     {
         let wanted = "`queue` admits one call at a time, and `mode = \"shared\"` several: leave \
@@ -90,8 +83,8 @@ pub(crate) fn combinations(site: &SiteArgs, call: &CallArgs, args: &LockArgs, er
 }
 
 /// Checks that a call that polls has time for more than two tries.
-fn poll(call: &CallArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
-    let wait = match &call.wait {
+fn poll(args: &Args, span: Span, errors: &mut Errors) {
+    let wait = match &args.wait {
         Some(Wait::Never) => {
             let wanted = "`wait = \"never\"` tries only once: write a time such as `wait = \"5m\"`, or \
                           leave `poll` out";
@@ -112,9 +105,9 @@ fn poll(call: &CallArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
     }
 }
 
-fn poll_max(site: &SiteArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
+fn poll_max(args: &Args, span: Span, errors: &mut Errors) {
     let Some(poll) = &args.poll else {
-        if !site.has("poll") {
+        if !args.has("poll") {
             let wanted = "`poll_max` is the longest pause between two tries: add the first pause, such as `poll = \"250ms\"`";
             errors.at(span, wanted);
         }
@@ -133,8 +126,8 @@ fn poll_max(site: &SiteArgs, args: &LockArgs, span: Span, errors: &mut Errors) {
 }
 
 /// Checks that calls wait in a queue before they take a connection.
-pub(crate) fn queue(site: &SiteArgs, connection: &Connection, errors: &mut Errors) {
-    if let Some(span) = site.span("queue")
+pub(crate) fn queue(args: &Args, connection: &Connection, errors: &mut Errors) {
+    if let Some(span) = args.span("queue")
         && let Connection::Place { root, fields, .. } = connection
     {
         let wanted = format_args!(
@@ -181,16 +174,12 @@ pub(crate) fn self_in_text(connection: &Connection, function: &Function, errors:
 fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
     let mut after_bang = false;
     for token in tokens {
-        let found = match &token {
-            TokenTree::Group(group) if after_bang => group.stream().into_iter().find(names_self),
-            _ => None,
-        };
-        let nested = match &token {
-            TokenTree::Group(group) => text_with_self(group.stream()),
-            _ => None,
-        };
-        if let Some(literal) = found.or(nested) {
-            return Some(literal);
+        if let TokenTree::Group(group) = &token {
+            let mut tokens = group.stream().into_iter().filter(|_| after_bang);
+            let found = tokens.find(names_self);
+            if let Some(literal) = found.or_else(|| text_with_self(group.stream())) {
+                return Some(literal);
+            }
         }
         after_bang = is_punct(&token, '!');
     }
@@ -208,7 +197,7 @@ fn names_self(token: &TokenTree) -> bool {
 #[cfg(test)]
 mod tests {
     use super::text_with_self;
-    use crate::written::{messages, rows};
+    use crate::written::messages;
 
     #[test]
     fn another_connection_of_the_same_name_is_found() {
@@ -236,40 +225,6 @@ mod tests {
         let db = "let mut db = pool.get().await?;";
         assert!(shadows(", conn = db", "db: C, pool: &P", db));
         assert!(!shadows(", conn = db.conn", "db: D, pool: &P", db));
-    }
-
-    #[test]
-    fn a_lock_at_the_node_of_its_rows_is_the_transactions() {
-        let refused = |args: &str| {
-            messages(&format!(
-                "#[advisory_lock(key = \"tenant:<id>\", {args})] async fn run(conn: &mut C, id: i64) -> QueryResult<()> {{ Ok(()) }}"
-            ))
-        };
-        let at = "at = (tenants::id, id)";
-        for [args, wanted] in rows(
-            r#"
-             =>
-            isolation = "read committed" =>
-            scope = "session" => leave `at` out
-            isolation = "serializable" => leave `at` or `isolation` out
-            permits = 3, wait = "never" => leave `at` out
-        "#,
-        ) {
-            let found = refused(&format!("{at}, {args}"));
-            match wanted {
-                "" => assert_eq!(found, [""; 0], "{args}"),
-                _ => assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}"),
-            }
-        }
-        for at in [
-            "at = tenants::id",
-            "at = (id)",
-            "at = (tenants::id, id, id)",
-        ] {
-            let found = refused(at);
-            let write = "write `at = (tenants::id, tenant_id)`";
-            assert!(found.len() == 1 && found[0].contains(write), "{found:?}");
-        }
     }
 
     #[test]

@@ -1,32 +1,23 @@
 //! Mistakes in the arguments of a lock that several may hold at once.
 
-use crate::args::SiteArgs;
-use crate::args::call::CallArgs;
+use crate::args::Args;
 use crate::args::duration::Wait;
-use crate::args::lock::LockArgs;
 use crate::errors::Errors;
 use crate::function::{Function, mentions};
 use crate::key_pattern::KeyPattern;
 use crate::site::keys::{SiteKey, SiteKeys};
 
 /// Checks that `permits` comes with one key, and with a wait that asks for each of them.
-pub(crate) fn check(
-    site: &SiteArgs,
-    call: &CallArgs,
-    args: &LockArgs,
-    keys: &SiteKeys,
-    function: &Function,
-    errors: &mut Errors,
-) {
-    let Some(span) = site.span("permits") else {
+pub(crate) fn check(args: &Args, keys: &SiteKeys, function: &Function, errors: &mut Errors) {
+    let Some(span) = args.span("permits") else {
         return;
     };
-    if !site.has("poll") && !matches!(call.wait, Some(Wait::Never)) {
+    if !args.has("poll") && !matches!(args.wait, Some(Wait::Never)) {
         let wanted = "a session cannot wait at the server for several permits at once: write \
                       `wait = \"never\"`, or add `poll = \"250ms\"`";
         errors.at(span, wanted);
     }
-    if site.has("keys") {
+    if args.has("keys") {
         errors.at(span, "`permits` needs a single key: write `key = …`");
     } else if let Some(slice) = keys.patterns().find_map(KeyPattern::slice) {
         let wanted = format_args!(
@@ -35,7 +26,7 @@ pub(crate) fn check(
         );
         errors.at(span, wanted);
     }
-    if let Some(mode) = site.span("mode").filter(|_| args.is_shared()) {
+    if let Some(mode) = args.span("mode").filter(|_| args.is_shared()) {
         errors.at(
             mode,
             "a permit has one holder: leave `mode = \"shared\"` out",
@@ -55,12 +46,12 @@ pub(crate) fn check(
             "holders of other permits can write to the table too: leave `guards` out",
         ),
     ];
-    site.refuse(&unfit, errors);
+    args.refuse(&unfit, errors);
     let is_declared = keys
         .list
         .iter()
         .any(|key| !matches!(key, SiteKey::Pattern(_)));
-    if let Some(handle) = &call.handle
+    if let Some(handle) = &args.handle
         && is_declared
         && mentions(&function.body.stream(), "holding")
     {

@@ -174,7 +174,7 @@ async fn commit_refused<D: Driver>(
 #[cfg(test)]
 mod tests {
     use super::{COMMIT, acquire_sql};
-    use crate::Request;
+    use crate::request::one;
     use advisory_pattern::Derivation;
 
     /// The guide's page is the snapshot of the messages of one call.
@@ -186,7 +186,7 @@ mod tests {
             statements.split_whitespace().collect::<String>()
         });
         let key = Derivation::Sha256.key("room:7");
-        let request = Request::one("room:<room>", key.into());
+        let request = one("room:<room>", key.into());
         let sent = [
             acquire_sql(&request).message.into_owned(),
             COMMIT.to_owned(),
