@@ -118,6 +118,11 @@ impl Args {
     /// Returns whether an argument other than the key uses this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         let is_for_lock = self.is_session() && self.conn.is_none() && name == "conn";
+        is_for_lock || self.mention(&name.to_string())
+    }
+
+    /// Returns whether an argument other than the key contains this name.
+    pub(crate) fn mention(&self, name: &str) -> bool {
         let permits = self.permits.as_ref().and_then(PermitsArg::expression);
         let value = self.at.as_ref().map(|at| &at.value);
         let expressions = [
@@ -129,7 +134,7 @@ impl Args {
         ];
         let expressions = expressions.map(Option::as_ref).into_iter();
         let mut expressions = expressions.chain([permits, value]).flatten();
-        is_for_lock || expressions.any(|expression| mentions(expression, &name.to_string()))
+        expressions.any(|expression| mentions(expression, name))
     }
 
     pub(crate) fn refuse(&self, unfit: &[(&str, &str)], errors: &mut Errors) {

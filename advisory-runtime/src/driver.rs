@@ -94,7 +94,7 @@ pub trait Driver: Send + Sized {
     /// The process id that the connection received at its start, which is not the backend's if a
     /// pooler made it up; 0 if it received none. `None` for a blocking connection, which does not
     /// expose it.
-    fn told_process_id(&mut self) -> Option<u32>;
+    fn startup_process_id(&mut self) -> Option<u32>;
 
     /// The server's process that serves the connection; for the checks of debug builds. `None` if a
     /// pooler may be in front of it.
@@ -142,8 +142,8 @@ pub struct Unfinished<'m> {
 /// Returns whether a process can have the id that a connection received, as opposed to one that
 /// only a pooler gives: Linux numbers processes up to 2^22, other systems lower, and 0 is none. A
 /// pooler can give such an id too, which only the server knows, so no lock may depend on this.
-pub(crate) fn can_be_of_a_process(told: u32) -> bool {
-    (1..=1 << 22).contains(&told)
+pub(crate) fn can_be_of_a_process(id: u32) -> bool {
+    (1..=1 << 22).contains(&id)
 }
 
 /// The depth of the open transaction; `Err` if the connection is broken.

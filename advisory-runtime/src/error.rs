@@ -273,6 +273,7 @@ pub enum Error {
         max: usize,
     },
     /// `permits` is not a number from 1 to 1,000. No SQL was sent.
+    #[non_exhaustive]
     InvalidPermits {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,

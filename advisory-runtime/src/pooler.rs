@@ -26,7 +26,7 @@ pub(crate) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
         return None;
     }
     // A number that is not an `int4` turns negative, which no process id is.
-    conn.told_process_id().map(u32::cast_signed)
+    conn.startup_process_id().map(u32::cast_signed)
 }
 
 /// Returns whether another backend than this one is known to serve the connection. For an
@@ -68,7 +68,7 @@ pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
 /// answers has the process id that the connection received when it was opened.
 #[cfg(all(feature = "migrations", feature = "diesel-async"))]
 pub(crate) async fn is_direct<D: Driver>(conn: &mut D) -> Result<bool, Error> {
-    match conn.told_process_id() {
+    match conn.startup_process_id() {
         Some(process) => is_answered_by(conn, process.cast_signed()).await,
         None => Ok(false),
     }

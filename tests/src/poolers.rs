@@ -1,6 +1,6 @@
 //! Connections to a pooler.
 
-use advisory_runtime::cancel::told_process_id;
+use advisory_runtime::cancel::startup_process_id;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 /// Opens this many connections to a pooler that is recognized as one. Setting up a connection can
@@ -11,7 +11,7 @@ pub async fn connect(url: &str, count: usize) -> Vec<AsyncPgConnection> {
     for _ in 0..100 * count {
         let conn = AsyncPgConnection::establish(url).await.ok();
         let is_recognized = |conn: &AsyncPgConnection| {
-            told_process_id(&conn.cancel_token()).is_none_or(|id| id > 1 << 22)
+            startup_process_id(&conn.cancel_token()).is_none_or(|id| id > 1 << 22)
         };
         conns.extend(conn.filter(is_recognized));
         if conns.len() == count {

@@ -5,8 +5,8 @@
 
 use crate::args::Args;
 use crate::errors::Errors;
+use crate::function::Function;
 use crate::function::params::{Param, Receiver};
-use crate::function::{Function, mentions};
 use crate::tokens::{first_span, is_punct, is_word, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::quote;
@@ -66,10 +66,9 @@ fn from_pool(
         return errors.refuse(span, wanted);
     }
     // The body has no use for it, but another expression of the attribute can.
-    let mut others = [&args.on_held, &args.err, &args.pool].into_iter().flatten();
     if let Some((param, root)) = parameter(function, "conn")
         && param.is_mutable_reference()
-        && !others.any(|other| mentions(other, "conn"))
+        && !args.mention("conn")
     {
         let wanted = "the parameter `conn` is not the connection that holds the lock, because `pool` gives the body another `conn`: \
                       remove the parameter, or `pool` from the attribute";

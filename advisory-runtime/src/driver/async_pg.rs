@@ -97,12 +97,12 @@ impl Driver for AsyncPgConnection {
         <AnsiTransactionManager as TransactionManager<Self>>::is_broken_transaction_manager(self)
     }
 
-    fn told_process_id(&mut self) -> Option<u32> {
-        Some(cancel::told_process_id(&self.cancel_token()).unwrap_or(0))
+    fn startup_process_id(&mut self) -> Option<u32> {
+        Some(cancel::startup_process_id(&self.cancel_token()).unwrap_or(0))
     }
 
     async fn server_process(&mut self) -> Option<u32> {
-        cancel::told_process_id(&self.cancel_token())
+        cancel::startup_process_id(&self.cancel_token())
             .filter(|process| can_be_of_a_process(*process))
     }
 

@@ -84,7 +84,7 @@ impl Driver for PgConnection {
     }
 
     /// libpq knows it (`PQbackendPID`), but Diesel does not give access to libpq's connection.
-    fn told_process_id(&mut self) -> Option<u32> {
+    fn startup_process_id(&mut self) -> Option<u32> {
         None
     }
 

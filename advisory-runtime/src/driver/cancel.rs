@@ -15,7 +15,7 @@
 //! ```
 
 #[doc(hidden)]
-pub use super::cancel_key::told_process_id;
+pub use super::cancel_key::startup_process_id;
 
 use super::cancel_key::CancelKey;
 use super::timer_thread::{self, Job};

@@ -28,7 +28,7 @@ pub(super) struct CancelKey {
 /// The process id that a session received at its start, if it received one. Behind a pooler it is
 /// not the server's.
 #[must_use]
-pub fn told_process_id(token: &CancelToken) -> Option<u32> {
+pub fn startup_process_id(token: &CancelToken) -> Option<u32> {
     // With a TLS that answers yes, a request is written whether it needs TLS or not.
     let mut written = Written::default();
     is_sent(token.cancel_query_raw(&mut written, NoEncryption));
@@ -38,7 +38,7 @@ pub fn told_process_id(token: &CancelToken) -> Option<u32> {
 impl CancelKey {
     pub(super) fn of(token: &CancelToken) -> Self {
         Self {
-            process: told_process_id(token),
+            process: startup_process_id(token),
             needs_tls: !is_sent(token.cancel_query_raw(&mut Written::default(), NoTls)),
         }
     }

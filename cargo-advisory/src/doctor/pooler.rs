@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use advisory_runtime::cancel::told_process_id;
+use advisory_runtime::cancel::startup_process_id;
 
 use super::facts::Facts;
 use super::{Diagnosis, Level, alter_role};
@@ -78,7 +78,7 @@ impl Link {
 
     /// Returns `true` if it got another process id at its start, or none.
     fn is_renumbered(&self, pid: &str) -> bool {
-        let startup = told_process_id(&self.queries.client.cancel_token());
+        let startup = startup_process_id(&self.queries.client.cancel_token());
         startup.is_none_or(|startup| startup.to_string() != pid)
     }
 

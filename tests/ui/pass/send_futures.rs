@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 #![allow(unused_variables, reason = "no body here uses its connection")]
 
-use advisory_runtime::{Error, LockKey, advisory_lease, advisory_lock};
+use advisory_runtime::{Connection, Error, LockKey, advisory_lease, advisory_lock};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8;
 use std::cell::Cell;
@@ -176,6 +176,28 @@ async fn moved_in_part(
     Ok(both.0)
 }
 
+/// `err` calls one field, and the body moves another.
+#[advisory_lock(key = "send", name = "send", err = |_| (both.1)())]
+async fn called_in_part(
+    _conn: &mut AsyncPgConnection,
+    both: (Scale, fn() -> AppError),
+) -> Result<Scale, AppError> {
+    work(0).await;
+    Ok(both.0)
+}
+
+/// Its connection need not be `Sync`.
+#[advisory_lock(key = "send", name = "send")]
+async fn generic<C: Connection>(conn: &mut C) -> Result<usize, AppError> {
+    let size = size_of_val(conn);
+    work(0).await;
+    Ok(size + size_of_val(conn))
+}
+
+fn generic_is_send<C: Connection + Send>(conn: &mut C) {
+    is_send(generic(conn));
+}
+
 /// What a witness borrows, the body can share.
 #[advisory_lock(key = Named { name: &name }, handle = lock, wait = "never", on_held = Ok(0))]
 async fn witness(
@@ -231,6 +253,8 @@ fn check(
     is_send(connection_of_a_reference(&mut actor()));
     is_send(connection_of_an_expression(&mut actor(), other));
     is_send(used_by_the_lock(conn, scale(), Cell::new(1)));
+    is_send(moved_in_part(conn, (scale(), String::new())));
+    is_send(called_in_part(conn, (scale(), || AppError::Pool)));
     is_send(witness(conn, Name(String::new()), Cell::new(1)));
     is_send(leased(pool(), Cell::new(1)));
     is_send(actor().close(1, scale(), Cell::new(1)));

@@ -9,12 +9,12 @@ pub(in crate::claim) const LISTEN: &str = "LISTEN advisory_claim";
 
 /// Returns the query for the table's oid, or for the oid of its root if the table is a partition.
 /// Its result is NULL if notifications do not reach this connection, because a pooler gives it
-/// another session. `told` is the process id from the connection's startup.
-pub(in crate::claim) fn number<T: Claim>(told: u32) -> String {
+/// another session. `process_id` is the one from the connection's startup.
+pub(in crate::claim) fn number<T: Claim>(process_id: u32) -> String {
     let mut fragments = Fragments::of::<T>();
-    fragments.add("told", told.to_string());
+    fragments.add("process_id", process_id.to_string());
     fragments.fill(
-        "SELECT CASE WHEN pg_backend_pid() = {told} OR COALESCE(current_setting('advisory.pooler', true), '') = 'session' \
+        "SELECT CASE WHEN pg_backend_pid() = {process_id} OR COALESCE(current_setting('advisory.pooler', true), '') = 'session' \
          THEN CAST(CAST(COALESCE(pg_partition_root(CAST({table_literal} AS regclass)), CAST({table_literal} AS regclass)) \
          AS oid) AS text) END",
     )

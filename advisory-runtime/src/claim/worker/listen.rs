@@ -79,7 +79,7 @@ impl Listener {
     /// connection it wakes all workers, because notifications may have been missed. Returns `false`
     /// if a pooler would keep notifications from the connection.
     async fn prepare(&self, conn: &mut AsyncPgConnection, is_new: bool) -> Result<bool, Error> {
-        let process = conn.told_process_id().unwrap_or(0);
+        let process = conn.startup_process_id().unwrap_or(0);
         let mut workers = self.workers();
         workers.retain(|worker| is_new || worker.number.get().is_none());
         if workers.is_empty() {

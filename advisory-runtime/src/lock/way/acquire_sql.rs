@@ -98,7 +98,7 @@ async fn try_xact<D: Driver>(
 ) -> QueryResult<QueryResult<bool>> {
     let text = |call: &Call| TryText(Message::try_query(&call.request));
     // A blocking connection does not show a pooler, and prepares each text.
-    let is_direct = conn.told_process_id().is_some_and(can_be_of_a_process);
+    let is_direct = conn.startup_process_id().is_some_and(can_be_of_a_process);
     let answer = if let Some(query) = one_key.filter(|_| is_direct) {
         let answer = conn.execute_and_try(message, query).await?;
         let taken = answer.and_then(|answer| query.is_taken(answer.as_deref()));

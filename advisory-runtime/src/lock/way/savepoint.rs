@@ -158,7 +158,7 @@ pub(super) async fn try_lock<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    let may_be_direct = conn.told_process_id().is_none_or(can_be_of_a_process);
+    let may_be_direct = conn.startup_process_id().is_none_or(can_be_of_a_process);
     if let Some(query) = TryLock::of(&call.request).filter(|_| may_be_direct)
         && debug::is_open(conn).await
     {
