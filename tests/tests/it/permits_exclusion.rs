@@ -3,6 +3,7 @@
 use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::blocking;
 use advisory_tests::bookings::{database, execute};
+use advisory_tests::futures::spawn_blocking;
 use diesel::pg::PgConnection;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Barrier;
 
 /// How many statements a body runs while the room is full: time for many tries of the others.
-const STAY: usize = 400;
+const STAY: usize = 150;
 
 /// The operations that are in a body.
 struct Room {
@@ -135,7 +136,7 @@ async fn on_blocking_connections_too() {
     let calls: Vec<_> = (0..9)
         .map(|call| {
             let (room, mut conn) = (Arc::clone(&room), db.establish());
-            tokio::task::spawn_blocking(move || match call % 2 {
+            spawn_blocking(move || match call % 2 {
                 0 => on_a_thread(&mut conn, &room),
                 _ => in_session_on_a_thread(&mut conn, &room),
             })

@@ -187,10 +187,10 @@ async fn inside_a_stricter_transaction_only_held_locks_are_granted() {
     end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
-/// Check, then insert: 8 clients × 150 on one key.
+/// Check, then insert: 8 clients × 75 on one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
-    const ROOMS: i64 = 150;
+    const ROOMS: i64 = 75;
     let db = database().await;
     for isolation in LEVELS {
         let mut clients = Vec::new();
@@ -219,8 +219,8 @@ async fn one_key_has_no_duplicates_and_few_failures_at_any_level() {
             made += rows;
             failures += failed;
         }
-        assert_few_serialization_failures(isolation, failures, 8 * 150);
-        assert_eq!(made, 150, "{isolation:?}");
+        assert_few_serialization_failures(isolation, failures, 8 * 75);
+        assert_eq!(made, 75, "{isolation:?}");
         let rows = db.count("SELECT count(*) FROM booking").await;
         assert_eq!(rows, ROOMS, "{isolation:?}");
         db.run("TRUNCATE booking").await;
@@ -253,9 +253,9 @@ async fn many_keys_have_no_duplicates_and_report_their_failure_rate() {
             let mut conn = connect(&db).await;
             clients.push(spawn(async move {
                 let mut failures = 0;
-                for room in 0..150 {
+                for room in 0..75 {
                     // Each starts at another key, so that most calls do not contend.
-                    let room = (room + client * 19) % 150;
+                    let room = (room + client * 9) % 75;
                     match book_at(&mut conn, isolation, room).await {
                         Ok(_) => {}
                         Err(error) if is_serialization_failure(&error) => failures += 1,
