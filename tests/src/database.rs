@@ -2,7 +2,6 @@
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use diesel::dsl::sql;
@@ -16,11 +15,9 @@ use tokio::time::{interval, timeout};
 use tokio_postgres::{Client, NoTls};
 
 use crate::HarnessError;
+use crate::administrator;
 use crate::observe::TIMEOUT;
 use crate::server::Server;
-
-/// How long dropping a database may delay its test.
-const DROP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One fresh database, dropped with this value, and an observer: a separate connection that tests
 /// do not use otherwise.
@@ -48,7 +45,7 @@ impl Database {
             .await
             .map_err(|error| HarnessError::new(format!("starting PostgreSQL: {error}")))??;
         let name = unique_name();
-        statement(server.url(), &server.create_database(&name)).await?;
+        administrator::create(server, name.clone()).await?;
         let url = with_database(server.url(), &name);
         let (observer, connection) = open(&url).await?;
         Ok(Self {
@@ -165,19 +162,7 @@ impl Drop for Database {
     /// deleted with the process.
     fn drop(&mut self) {
         self.connection.abort();
-        let drop_database = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        let url = self.server.url();
-        // A thread of its own, because the test's runtime may have only this thread.
-        let dropping = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            runtime.map(|runtime| {
-                runtime
-                    .block_on(async { timeout(DROP_TIMEOUT, statement(url, &drop_database)).await })
-            })
-        });
-        drop(dropping.join());
+        administrator::drop_database(self.server, &self.name);
     }
 }
 
@@ -189,15 +174,7 @@ pub async fn pid_of(conn: &mut AsyncPgConnection) -> i32 {
         .expect("the backend's process id")
 }
 
-/// Runs one statement on a connection of its own.
-async fn statement(url: &str, sql: &str) -> Result<(), HarnessError> {
-    let (client, connection) = open(url).await?;
-    let done = client.batch_execute(sql).await;
-    connection.abort();
-    done.map_err(|error| HarnessError::new(format!("{sql}: {}", chain(&error))))
-}
-
-async fn open(url: &str) -> Result<(Client, JoinHandle<()>), HarnessError> {
+pub(crate) async fn open(url: &str) -> Result<(Client, JoinHandle<()>), HarnessError> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(|error| {
         HarnessError::new(format!("connecting to PostgreSQL: {}", chain(&error)))
     })?;
@@ -206,7 +183,7 @@ async fn open(url: &str) -> Result<(Client, JoinHandle<()>), HarnessError> {
 }
 
 /// An error with its causes: tokio-postgres prints only "db error" by itself.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes
         .map(ToString::to_string)
@@ -229,7 +206,7 @@ fn unique_name() -> String {
 
 /// `url` with another database: in a key-value string a later key wins, and a URL has one place for
 /// it.
-fn with_database(url: &str, name: &str) -> String {
+pub(crate) fn with_database(url: &str, name: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return format!("{url} dbname={name}");
     };

@@ -134,7 +134,7 @@ impl Bystanders {
             sessions.push(tokio::spawn(async move {
                 let mut statements = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    execute(&mut conn, "SELECT pg_sleep(0.002)").await.unwrap();
+                    execute(&mut conn, "SELECT pg_sleep(0.05)").await.unwrap();
                     statements += 1;
                 }
                 statements

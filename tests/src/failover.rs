@@ -1,6 +1,7 @@
 //! A primary and its standby, and clients that look for the primary.
 
 use crate::leases::{key, leases_at, once};
+use crate::pauses::pause;
 use crate::{OwnServer, left_out, owns_server};
 use advisory_runtime::lease::Table;
 use diesel::sql_types::BigInt;
@@ -46,7 +47,7 @@ pub async fn until(conn: &mut AsyncPgConnection, condition: &str) {
     let since = Instant::now();
     while number(conn, &format!("SELECT count(*) WHERE {condition}")).await == 0 {
         assert!(since.elapsed() < GENEROUS, "{condition}");
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 
@@ -85,7 +86,7 @@ pub async fn reconnect(url: &str) -> AsyncPgConnection {
             return conn;
         }
         assert!(since.elapsed() < GENEROUS, "no primary");
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 

@@ -1,9 +1,25 @@
-//! Futures that are dropped before they are ready, or that panic.
+//! Futures that are dropped before they are ready, that panic, or that run in a task of their own.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
+
+use tokio::task::JoinHandle;
+
+/// Like [`tokio::spawn`], which is compiled for each type of a future: some seventy functions.
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let future: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(future);
+    tokio::spawn(future)
+}
+
+/// Like [`tokio::task::spawn_blocking`], and compiled only for each type of a result.
+pub fn spawn_blocking<T: Send + 'static>(
+    call: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let call: Box<dyn FnOnce() -> T + Send> = Box::new(call);
+    tokio::task::spawn_blocking(call)
+}
 
 /// Drives the future until the state is reached, then drops it.
 pub async fn dropped<T>(future: impl Future<Output = T>, reached: impl Future<Output = ()>) {

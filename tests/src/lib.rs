@@ -21,6 +21,7 @@
 )]
 
 mod account;
+mod administrator;
 mod assertions;
 mod binaries;
 pub mod blocking;
@@ -47,6 +48,7 @@ mod observe;
 pub mod odd_texts;
 mod odyssey;
 mod own_server;
+pub mod pauses;
 pub mod permits;
 mod pgpool;
 pub mod player;
@@ -72,7 +74,7 @@ pub use odyssey::Odyssey;
 pub use own_server::OwnServer;
 pub use pgpool::Pgpool;
 pub use proxy::Proxy;
-pub use server::{keep_data_on_disk, owns_server};
+pub use server::{keep_data_on_disk, owns_server, share_template};
 pub use standby::Standby;
 
 /// With the value `off`, this variable disables the library's checks of debug builds.

@@ -9,7 +9,7 @@ use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{
     Bouncer, DEBUG_CHECKS, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, assert_error,
-    assert_matches, left_out, owns_server, pid_of,
+    assert_matches, left_out, owns_server, pid_of, share_template,
 };
 use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -32,6 +32,7 @@ fn is_alone(test: &str, variables: &[(&str, &str)]) -> bool {
         .args(["--exact", test, "--nocapture"])
         .env(TEST, test)
         .envs(variables.iter().copied());
+    share_template(&mut command);
     assert!(command.status().unwrap().success(), "{test}");
     false
 }

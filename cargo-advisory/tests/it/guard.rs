@@ -3,8 +3,8 @@
 
 use crate::guards::{REFUSED, guard, require};
 use advisory_tests::Database;
+use advisory_tests::futures::spawn_blocking;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use tokio::task::spawn_blocking;
 
 use crate::programs::{assert_has, assert_starts, booking_service, cases};
 

@@ -1,13 +1,13 @@
 //! The page about the command's JSON names every member, and no other.
 
 use crate::json_members::agrees;
+use advisory_tests::futures::spawn_blocking;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
 use advisory_pattern::Derivation;
 use advisory_tests::Database;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use crate::logging_server::spawn;
 use crate::programs::{advisory, booking_service, file, inventory, shop};

@@ -3,7 +3,7 @@
 
 use advisory_pattern::Derivation;
 use advisory_tests::Database;
-use tokio::task::spawn_blocking;
+use advisory_tests::futures::spawn_blocking;
 
 use crate::live_view::{holder, locks};
 use crate::programs::{advisory, assert_has, assert_has_all, assert_starts, cases, file, hex, run};

@@ -1,5 +1,6 @@
 //! `cargo advisory lease`: what is held and overdue, and a key that is freed for good.
 
+use advisory_tests::futures::spawn_blocking;
 use std::time::Duration;
 
 use advisory_pattern::Record;
@@ -8,7 +9,6 @@ use advisory_tests::Database;
 use advisory_tests::leases::{leases_at, once, orphan};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use crate::live_view::locks;
 use crate::programs::{Said, hex, leased, program_of, run, run_at, words};

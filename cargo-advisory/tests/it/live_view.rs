@@ -1,11 +1,12 @@
 //! `cargo advisory locks` on a database, sessions for it to show, and the screens of the pages.
 
 use crate::programs::{Said, assert_has, run_at};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
 use std::time::Duration;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 /// The number of the fixture's fixed lock.
 pub(crate) const CLEANUP: i64 = 42_424_242;
@@ -69,7 +70,7 @@ pub(crate) async fn waiter(
 ) -> (i32, JoinHandle<AsyncPgConnection>) {
     let mut conn = holder(db, application, "").await;
     let pid = pid_of(&mut conn).await;
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         drop(conn.batch_execute(sql).await);
         conn
     });

@@ -1,6 +1,7 @@
 //! Live locks are shown with their names, and without terminal control characters.
 
 use crate::live_view::{CLEANUP, holder, json, locks, waiter};
+use advisory_tests::futures::spawn;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
@@ -117,7 +118,7 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
     let cause = holder(&db, "cause", "BEGIN; UPDATE t SET i = 2").await;
     let mut stuck = holder(&db, "stuck", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
     let stuck_pid = pid_of(&mut stuck).await;
-    let blocked = tokio::spawn(async move {
+    let blocked = spawn(async move {
         drop(stuck.batch_execute("UPDATE t SET i = 3").await);
     });
     let short = format!(
@@ -138,8 +139,8 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
     let mut two = holder(&db, "two", &format!("{patient} SELECT pg_advisory_lock(2)")).await;
     let pids = [pid_of(&mut one).await, pid_of(&mut two).await];
     let circle = [
-        tokio::spawn(async move { drop(one.batch_execute("SELECT pg_advisory_lock(2)").await) }),
-        tokio::spawn(async move { drop(two.batch_execute("SELECT pg_advisory_lock(1)").await) }),
+        spawn(async move { drop(one.batch_execute("SELECT pg_advisory_lock(2)").await) }),
+        spawn(async move { drop(two.batch_execute("SELECT pg_advisory_lock(1)").await) }),
     ];
     db.until_waiting(1).await;
     db.until_waiting(2).await;

@@ -1,5 +1,6 @@
 //! `cargo advisory locks --older-than`, when the age of a lock is not known.
 
+use advisory_tests::futures::spawn;
 use std::time::Duration;
 
 use advisory_pattern::Record;
@@ -32,7 +33,7 @@ impl Busy {
         );
         db.until_empty(GENEROUS, "an older session", &young).await;
         let (stop, mut stopped) = oneshot::channel();
-        let running = tokio::spawn(async move {
+        let running = spawn(async move {
             while stopped.try_recv().is_err() {
                 conn.batch_execute(sql).await.unwrap();
             }
@@ -133,7 +134,7 @@ async fn a_lock_is_older_if_its_transaction_is() {
     let mut conn = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
     let pid = pid_of(&mut conn).await;
     // It sleeps, because a statement has to run.
-    let running = tokio::spawn(async move { conn.batch_execute("SELECT pg_sleep(600)").await });
+    let running = spawn(async move { conn.batch_execute("SELECT pg_sleep(600)").await });
     let young = format!(
         "SELECT 'young' FROM pg_stat_activity WHERE pid = {pid} \
          AND (state <> 'active' OR xact_start > clock_timestamp() - interval '1 s')"

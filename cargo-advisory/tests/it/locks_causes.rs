@@ -1,5 +1,6 @@
 //! Each cause of a wait, with the command that ends it.
 
+use advisory_tests::futures::{spawn, spawn_blocking};
 use std::io::{BufReader, Read};
 
 use advisory_runtime::lease::{Request, Table};
@@ -66,7 +67,7 @@ async fn a_running_statement_is_cancelled_first() {
     let db = Database::create().await;
     let mut job = holder(&db, "job", "").await;
     let pid = pid_of(&mut job).await;
-    let running = tokio::spawn(async move {
+    let running = spawn(async move {
         // The sleep is the statement that is cancelled.
         let sql = "BEGIN; SELECT pg_advisory_xact_lock(5); SELECT pg_sleep(600)";
         drop(diesel_async::SimpleAsyncConnection::batch_execute(&mut job, sql).await);
@@ -99,7 +100,7 @@ async fn a_cancel_is_not_said_to_release_a_session_lock() {
     let db = Database::create().await;
     let mut job = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
     let pid = pid_of(&mut job).await;
-    let running = tokio::spawn(async move {
+    let running = spawn(async move {
         // The sleep is the statement that is cancelled.
         drop(
             diesel_async::SimpleAsyncConnection::batch_execute(&mut job, "SELECT pg_sleep(600)")
@@ -157,7 +158,7 @@ async fn a_circle_has_only_those_that_wait_for_each_other() {
     let pids: Vec<i32> = sessions.iter().map(|(pid, _)| *pid).collect();
     let mut waiting = Vec::new();
     for ((pid, mut conn), key) in sessions.into_iter().zip([2, 1, 1]) {
-        waiting.push(tokio::spawn(async move {
+        waiting.push(spawn(async move {
             let sql = format!("SELECT pg_advisory_lock({key})");
             drop(diesel_async::SimpleAsyncConnection::batch_execute(&mut conn, &sql).await);
         }));
@@ -304,7 +305,7 @@ async fn watched(db: &Database, columns: u32, rows: u32, words: &str) -> Vec<Str
         script.wait().unwrap();
         String::from_utf8(text).unwrap()
     };
-    let text = tokio::task::spawn_blocking(read).await.unwrap();
+    let text = spawn_blocking(read).await.unwrap();
     let mut parts = text.split('\u{1b}');
     let mut plain = parts.next().unwrap().to_owned();
     for part in parts {

@@ -1,10 +1,10 @@
 //! A statement or a session is ended only on purpose.
 
+use advisory_tests::futures::spawn_blocking;
 use std::process::{Command, Stdio};
 
 use advisory_tests::{Database, left_out, pid_of};
 use diesel_async::{AsyncConnection as _, AsyncPgConnection, SimpleAsyncConnection};
-use tokio::task::spawn_blocking;
 
 use crate::live_view::{holder, locks, waiter};
 use crate::programs::{assert_has, assert_has_all, assert_lacks, assert_lacks_all, url_as};

@@ -1,5 +1,6 @@
 //! The live view with a thousand locks, and as the pages show it.
 
+use advisory_tests::futures::spawn_blocking;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,7 +21,7 @@ async fn watched(db: &Database, words: &str, on_terminal: bool, lines: usize) ->
         line = format!("exec script -qec \"stty cols 200 rows 24; {line}\" /dev/null");
     }
     let url = db.url().to_owned();
-    tokio::task::spawn_blocking(move || {
+    spawn_blocking(move || {
         let mut watching = Command::new("sh")
             .args(["-c", &line])
             .env("DATABASE_URL", url)

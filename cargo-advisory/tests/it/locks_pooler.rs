@@ -1,5 +1,6 @@
 //! A lock that a program left on a session of a pooler, which the command itself uses too.
 
+use advisory_tests::futures::spawn;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -168,7 +169,7 @@ async fn a_poolers_waiter_is_marked() {
     let joined = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{joined}application_name=web");
     let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(7); COMMIT").await;
     });
     db.until_waiting(7).await;

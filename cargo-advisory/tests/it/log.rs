@@ -2,6 +2,7 @@
 //! real server, on which each has happened.
 
 use crate::logging_server::{Logging, STILL_WAITING, log};
+use advisory_tests::futures::spawn;
 use std::path::Path;
 
 use advisory_tests::{left_out, owns_server, pid_of};
@@ -74,7 +75,7 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
     does(&mut two, b).await;
     let first = pid_of(&mut one).await;
     pids.push((first, "one"));
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         drop(one.batch_execute(b).await);
         one
     });

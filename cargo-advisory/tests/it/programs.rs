@@ -1,5 +1,6 @@
 //! The programs that the command is tested on: the workspace `tests/fixtures`, built once.
 
+use advisory_tests::futures::spawn_blocking;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,6 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 
 use advisory_pattern::{ClaimRecord, Record};
 use advisory_tests::Database;
-use tokio::task::spawn_blocking;
 
 /// The output of a run of the command.
 #[derive(Debug)]

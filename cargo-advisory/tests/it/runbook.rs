@@ -1,5 +1,6 @@
 //! Each command and query of `docs/stuck-locks.md`, run on a lock that is stuck.
 
+use advisory_tests::futures::spawn;
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
@@ -335,7 +336,7 @@ async fn waiter_of_a_row(
 ) -> (i32, tokio::task::JoinHandle<AsyncPgConnection>) {
     let mut conn = holder(db, "job", "").await;
     let pid = pid_of(&mut conn).await;
-    let running = tokio::spawn(async move {
+    let running = spawn(async move {
         drop(conn.batch_execute(sql).await);
         conn
     });

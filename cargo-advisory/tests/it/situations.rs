@@ -2,6 +2,7 @@
 //! shows. The full lock table is in `doctor_server.rs`.
 
 use crate::live_view::{does, holder, locks, locks_at, screens, shape, shows, waiter};
+use advisory_tests::futures::spawn;
 use std::time::{Duration, Instant};
 
 use advisory_pattern::ClaimRecord;
@@ -48,7 +49,7 @@ async fn holders_that_stopped_or_work_look_as_on_the_page() {
     let pid = pid_of(&mut held).await;
     let stay = format!("CREATE TEMP TABLE stay AS SELECT 0 AS price; BEGIN; {LOCK}");
     does(&mut held, &stay).await;
-    let running = tokio::spawn(async move {
+    let running = spawn(async move {
         // The sleep is the statement that is still running; the test terminates it.
         let sql = "UPDATE stay SET price = 1 WHERE pg_sleep(600) IS NULL";
         drop(held.batch_execute(sql).await);
@@ -69,7 +70,7 @@ async fn holders_that_wait_themselves_look_as_on_the_page() {
     let cause = holder(&db, "report", "BEGIN; UPDATE room SET id = 2").await;
     let mut held = holder(&db, "booking-service", &format!("BEGIN; {LOCK}")).await;
     let pid = pid_of(&mut held).await;
-    let blocked = tokio::spawn(async move {
+    let blocked = spawn(async move {
         drop(held.batch_execute("UPDATE room SET id = 3").await);
     });
     let none = format!(
@@ -95,8 +96,8 @@ async fn holders_that_wait_themselves_look_as_on_the_page() {
     let mut two = holder(&db, "web", &format!("{patient}(2)")).await;
     let pid = pid_of(&mut one).await;
     let circle = [
-        tokio::spawn(async move { drop(one.batch_execute("SELECT pg_advisory_lock(2)").await) }),
-        tokio::spawn(async move { drop(two.batch_execute("SELECT pg_advisory_lock(1)").await) }),
+        spawn(async move { drop(one.batch_execute("SELECT pg_advisory_lock(2)").await) }),
+        spawn(async move { drop(two.batch_execute("SELECT pg_advisory_lock(1)").await) }),
     ];
     db.until_waiting(1).await;
     db.until_waiting(2).await;
@@ -148,7 +149,7 @@ async fn a_waiter_behind_a_pooler_looks_as_on_the_page() {
     let bouncer = pooler!(&db, settings);
     let held = holder(&db, "booking-service", &format!("BEGIN; {LOCK}")).await;
     let pooled = format!("{}?application_name=web", bouncer.url(&db));
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         let mut conn = AsyncPgConnection::establish(&pooled).await.unwrap();
         does(&mut conn, LOCK).await;
     });

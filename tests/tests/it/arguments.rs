@@ -4,6 +4,8 @@
 use crate::calls::{AppError, book_or_busy};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};
 use advisory_tests::bookings::{committed, database, insert, key_of};
+use advisory_tests::futures::spawn;
+use advisory_tests::pauses::pause;
 use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool;
@@ -65,7 +67,7 @@ async fn a_pool_without_a_connection_is_not_taken_for_busy() {
     let pool = repository.0.clone();
     let closing = async {
         while pool.status().waiting == 0 {
-            tokio::task::yield_now().await;
+            pause().await;
         }
         pool.close();
     };
@@ -138,7 +140,7 @@ async fn the_handle_tells_the_key_and_how_long_it_took() {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     let started = Instant::now();
-    let asking = tokio::spawn(async move { both(&mut conn, 8, 7).await });
+    let asking = spawn(async move { both(&mut conn, 8, 7).await });
     db.until_waiting(key_of(7)).await;
     let seen = Instant::now();
     // The handle has to report the time that has passed.

@@ -2,9 +2,9 @@
 //! where those are switched off. Tests start in the order of their names, and this one, which takes
 //! longest, should start early.
 
-use advisory_tests::{DEBUG_CHECKS, debug_checks_are_on};
+use advisory_tests::futures::spawn_blocking;
+use advisory_tests::{DEBUG_CHECKS, debug_checks_are_on, share_template};
 use std::process::{Command, Output};
-use tokio::task::spawn_blocking;
 
 const MODULES: &str = "
     arguments:: blocking:: blocking_hold:: blocking_isolation:: blocking_panics::
@@ -27,9 +27,11 @@ async fn again(more: &[&str]) -> Output {
         child.args(["--skip", skipped]);
     }
     child.env(DEBUG_CHECKS, "off");
-    spawn_blocking(move || child.output().unwrap())
-        .await
-        .unwrap()
+    let run = move || {
+        share_template(&mut child);
+        child.output().unwrap()
+    };
+    spawn_blocking(run).await.unwrap()
 }
 
 #[tokio::test]

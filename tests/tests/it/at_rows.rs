@@ -3,6 +3,7 @@
 
 use advisory_runtime::{Error, Key, advisory_lock, lock_key, monitor, xact};
 use advisory_tests::bookings::execute;
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::{Database, LockedKey, assert_error};
 use diesel::pg::PgConnection;
 use diesel::sql_types::Text;
@@ -104,7 +105,7 @@ async fn each_wait_ends_while_another_session_holds_it() {
         });
         nested.await.unwrap();
         let mut blocking = db.establish();
-        let tried = tokio::task::spawn_blocking(move || try_blocking(&mut blocking, TENANT));
+        let tried = spawn_blocking(move || try_blocking(&mut blocking, TENANT));
         assert_error!(tried.await.unwrap(), NotAvailable);
     })
     .await
@@ -131,7 +132,7 @@ async fn a_waiting_call_is_shown_with_its_name() {
     let mut observer = db.connect().await;
     hold(&mut holder, TENANT, async {
         // In a task of its own: this one holds the lock.
-        let waiting = tokio::spawn(async move { plain(&mut conn, TENANT).await });
+        let waiting = spawn(async move { plain(&mut conn, TENANT).await });
         let look = async {
             db.until_waiting(key()).await;
             let waits = "SELECT query FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()";

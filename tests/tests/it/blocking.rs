@@ -6,11 +6,11 @@ use advisory_runtime::blocking::{Connection, xact};
 use advisory_runtime::{Error, Request, Wait, advisory_lock, testing};
 use advisory_tests::blocking::{book_unlocked, execute, finish, held_by, insert, pid_of};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::{Proxy, assert_error, assert_matches};
 use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
 use diesel::{Connection as _, QueryResult};
-use tokio::task::spawn_blocking;
 
 /// Both kinds of Diesel lock the same number.
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +19,7 @@ async fn async_and_blocking_functions_wait_for_each_other() {
     let (mut blocking, mut other) = (db.establish(), db.connect().await);
     let mut held = xact::begin(&mut blocking, key_of(7)).unwrap();
     insert(held.conn(), 7, "Ada").unwrap();
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         let booked = crate::calls::book(&mut other, 7, "Grace").await;
         (booked, other)
     });

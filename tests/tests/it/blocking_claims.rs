@@ -1,8 +1,9 @@
 //! Blocking Diesel: claims, in the statements of the async ones.
 
-use crate::sync_job::{SyncJob, assert_lost, database, expire, row};
+use crate::sync_job::{Brief, SyncJob, assert_lost, database, expire, row};
 use advisory_runtime::blocking::claim;
-use advisory_runtime::claim::{Claim, Claimed, End, Error, State};
+use advisory_runtime::claim::{Claimed, End, Error, State};
+use advisory_tests::pauses::pause_thread;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
@@ -115,19 +116,11 @@ async fn a_blocking_renewal_in_a_transaction_is_refused() {
     assert_eq!(state_of(&mut conn, 1), State::Running);
 }
 
-/// The same rows with a claim that lasts for two seconds.
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
-#[claim(ttl = "2s", renew = "100ms")]
-struct Brief {
-    id: i64,
-}
-
 /// Waits until this is so, by the server.
 fn until(conn: &mut Conn, condition: &str) {
     let counted = format!("(SELECT count(*) FROM sync_jobs WHERE {condition})");
     while diesel::select(diesel::dsl::sql::<BigInt>(&counted)).get_result::<i64>(conn) != Ok(1) {
-        std::thread::yield_now();
+        pause_thread();
     }
 }
 
@@ -198,7 +191,7 @@ async fn blocking_work_that_has_lost_its_claim_is_refused() {
                 work().unwrap();
                 // Without a renewal the claim expires.
                 while std::time::Instant::now() < job.deadline() + job.ttl() {
-                    std::thread::yield_now();
+                    pause_thread();
                 }
             })
             .unwrap_err()

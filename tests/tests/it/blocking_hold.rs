@@ -5,6 +5,7 @@ use crate::blocking_calls::book;
 use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::blocking::{execute, insert};
 use advisory_tests::bookings::{committed, database};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::holds::{ROUNDS, SERVERS_MORE};
 use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
@@ -12,7 +13,6 @@ use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tokio::task::spawn_blocking;
 
 /// Every body takes longer than this.
 const NOTHING: Duration = Duration::from_nanos(1);

@@ -4,11 +4,11 @@ use advisory_runtime::blocking::xact;
 use advisory_runtime::{Error, PoolError, advisory_lock};
 use advisory_tests::blocking::insert;
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use diesel::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
 use std::sync::mpsc;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 
 type Connections = Pool<ConnectionManager<PgConnection>>;
 
@@ -53,9 +53,8 @@ async fn the_lock_of_a_dropped_caller_is_held_until_its_body_ends() {
     let pool = db.r2d2(1);
     let (go, go_on) = mpsc::channel();
     let (tell, begun) = oneshot::channel();
-    let handler = tokio::spawn(async move {
-        spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on)).await
-    });
+    let handler =
+        spawn(async move { spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on)).await });
     begun.await.unwrap();
     handler.abort();
     assert!(handler.await.unwrap_err().is_cancelled());

@@ -4,9 +4,9 @@ use advisory_runtime::advisory_lock;
 use advisory_runtime::blocking::xact;
 use advisory_tests::blocking::{finish, insert};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::futures::spawn_blocking;
 use diesel::pg::PgConnection;
 use diesel::r2d2::ConnectionManager;
-use tokio::task::spawn_blocking;
 
 type Pool = diesel::r2d2::Pool<ConnectionManager<PgConnection>>;
 

@@ -4,11 +4,12 @@
 use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::blocking::book_unlocked;
 use advisory_tests::bookings::{committed, database};
+use advisory_tests::futures::spawn_blocking;
+use advisory_tests::pauses::pause;
 use diesel::pg::PgConnection;
 use diesel::r2d2::ConnectionManager;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tokio::task::spawn_blocking;
 
 type Pool = diesel::r2d2::Pool<ConnectionManager<PgConnection>>;
 
@@ -71,7 +72,7 @@ async fn queued_calls_use_one_connection_and_excess_is_refused() {
         assert!(Instant::now() < end, "nobody is in the queue");
         let error = second_in_line(&pool, 7).unwrap_err();
         match lock_error(&error) {
-            Error::NotAvailable { .. } => tokio::task::yield_now().await,
+            Error::NotAvailable { .. } => pause().await,
             Error::QueueFull { limit: 1, .. } => break,
             error => panic!("{error:?}"),
         }

@@ -4,10 +4,10 @@ use advisory_runtime::blocking::{LockInfo, xact};
 use advisory_runtime::{Key, advisory_lock};
 use advisory_tests::blocking::{finish, held_by, insert, pid_of};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::futures::spawn_blocking;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 
 const SHORT: Duration = Duration::from_millis(30);
 

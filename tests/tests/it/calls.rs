@@ -6,6 +6,7 @@ use advisory_runtime::{Connection, Error, LockKey, advisory_lock};
 use advisory_tests::bookings::{bookings, execute, in_transaction, insert};
 use advisory_tests::dropped_call::{SCOPES, WAITS, call};
 use advisory_tests::failover::{number, reconnect};
+use advisory_tests::pauses::pause;
 use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -204,7 +205,7 @@ pub(crate) async fn book_across(url: &str, rooms: i64, fail: impl Future<Output 
         });
     }
     while booked.lock().unwrap().len() < 50 {
-        tokio::task::yield_now().await;
+        pause().await;
     }
     fail.await;
     let before = booked.lock().unwrap().len();

@@ -4,7 +4,8 @@
 use crate::calls::{Body, book, work};
 use advisory_runtime::{Error, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, insert, key_of};
-use advisory_tests::futures::{caught, dropped};
+use advisory_tests::futures::{caught, dropped, spawn};
+use advisory_tests::pauses::pause;
 use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -120,14 +121,14 @@ async fn a_panic_in_the_body_rolls_back_and_frees_the_lock() {
 async fn a_task_that_panics_or_is_aborted_leaves_nothing() {
     let db = database().await;
     let pool = db.deadpool(1);
-    let panics = tokio::spawn({
+    let panics = spawn({
         let pool = pool.clone();
         async move { work(&mut pool.get().await.unwrap(), 7, Body::Panics).await }
     });
     assert!(panics.await.unwrap_err().is_panic());
     db.until_quiet().await;
     let (reach, reached) = oneshot::channel();
-    let aborted = tokio::spawn({
+    let aborted = spawn({
         let pool = pool.clone();
         async move { work(&mut pool.get().await.unwrap(), 7, Body::Idle(reach)).await }
     });
@@ -216,7 +217,7 @@ async fn cancel_requests_do_not_come_all_at_once() {
     };
     dropped(xact::begin(&mut conn, 7), waiting).await;
     while proxy.cancel_requests() < 3 {
-        tokio::task::yield_now().await;
+        pause().await;
     }
     let spread = before.unwrap().elapsed();
     assert!(spread >= Duration::from_millis(200), "{spread:?}");

@@ -3,6 +3,7 @@
 
 use crate::sync_job::{SyncJob, assert_lost, database, expire, lock_rows, next, row, state_of};
 use advisory_runtime::claim::{self, Claim, End, Error, State};
+use advisory_tests::futures::spawn;
 use advisory_tests::settings::setting;
 use advisory_tests::{Database, claims, pid_of};
 use diesel::prelude::*;
@@ -49,7 +50,7 @@ async fn each_job_is_done_once(settings: &'static str) {
     for worker in 0..16 {
         let conn = db.connect().await;
         let batch = if worker % 2 == 0 { 1 } else { 3 };
-        workers.push(tokio::spawn(work(conn, settings, batch)));
+        workers.push(spawn(work(conn, settings, batch)));
     }
     let mut done = Vec::new();
     for worker in workers {

@@ -2,6 +2,7 @@
 
 use crate::tenant_jobs::{One, Two, by_key, jobs, next};
 use advisory_runtime::claim::{self, Claim, Error};
+use advisory_tests::futures::spawn;
 use advisory_tests::statements::run;
 use advisory_tests::{Database, claims, pid_of};
 use diesel::prelude::*;
@@ -147,9 +148,7 @@ async fn claims_at_the_same_moment_all_find_their_rows() {
         let mut claims = Vec::new();
         for _ in 0..2 {
             let mut conn = db.connect().await;
-            claims.push(tokio::spawn(async move {
-                claims::first::<Two>(&mut conn).await
-            }));
+            claims.push(spawn(async move { claims::first::<Two>(&mut conn).await }));
         }
         for claimed in claims {
             assert!(claimed.await.unwrap().is_some());
@@ -269,7 +268,7 @@ async fn random_workers<T: Claim>(limit: i64, of: fn(&T) -> String) {
     let mut workers = Vec::new();
     for seed in 1..=6 {
         let shared = Arc::clone(&shared);
-        workers.push(tokio::spawn(async move {
+        workers.push(spawn(async move {
             work::<T>(&shared, seed, of, 220).await;
         }));
     }

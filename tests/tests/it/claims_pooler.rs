@@ -4,6 +4,7 @@
 use crate::sync_job::{SyncJob, database, next, state_of};
 use advisory_runtime::Pool as _;
 use advisory_runtime::claim::{self, End, Error, State};
+use advisory_tests::futures::spawn;
 use advisory_tests::{Bouncer, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -24,7 +25,7 @@ async fn claims_work_behind_a_pooler_that_tracks_statements() {
     let pool = Pool::builder(manager).max_size(4).build().unwrap();
     let workers = (0..4).map(|_| {
         let pool = pool.clone();
-        tokio::spawn(async move {
+        spawn(async move {
             let mut done = 0;
             loop {
                 let job = claim::next::<SyncJob>("worker")

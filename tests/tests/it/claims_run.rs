@@ -1,12 +1,11 @@
 //! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and
 //! ended according to the work's result.
 
-use crate::sync_job::{database, row, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
+use crate::sync_job::{Brief, brief, database, row, state_of};
+use advisory_runtime::claim::{self, Claimed, End, Error, State};
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
-use advisory_tests::futures::caught;
-use diesel::prelude::*;
+use advisory_tests::futures::{caught, spawn};
 use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
@@ -14,18 +13,6 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
-
-/// The same table, with short claims, which still last longer than a busy machine is suspended.
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
-#[claim(ttl = "4s", renew = "100ms")]
-struct Brief {
-    id: i64,
-}
-
-async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
-    claim::next("worker").first(conn).await.unwrap().unwrap()
-}
 
 /// Records when it was dropped.
 struct Dropped<'a>(&'a OnceLock<Instant>);
@@ -232,7 +219,7 @@ async fn dropped_work_is_given_back_at_once_unless_it_has_completed_its_job() {
         let job = crate::sync_job::next(&mut conn).await;
         let (begin, reached) = oneshot::channel();
         let (pool, mut own) = (pool.clone(), db.connect().await);
-        let task = tokio::spawn(async move {
+        let task = spawn(async move {
             claim::run(&pool, &job, End::Fail, async {
                 if completes {
                     own.transaction(async |conn| claim::complete(conn, &job).await)

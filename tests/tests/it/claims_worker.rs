@@ -1,22 +1,14 @@
 //! A worker: several rows at a time, every way in which work ends, and a graceful stop.
 
-use crate::mails::{Limited, Mail, OPEN, mail, mails, mails_that, until_empty};
-use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Worker};
+use crate::mails::{Brief, Limited, Mail, OPEN, mails, mails_that, until_empty};
+use advisory_runtime::claim::{self, BodyOutcome, Claimed, End, Error, Worker};
 use advisory_runtime::{Pool, PoolError};
-use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Barrier, Notify, oneshot};
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(ttl = "3s", renew = "100ms", run_at)]
-struct Brief {
-    id: i64,
-}
 
 /// The works wait for each other, so they must run at the same time, and no more than these.
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! A worker for blocking Diesel: its bodies run on threads, in a program without a runtime.
 
-use crate::mails::{Mail, OPEN, mail, mails, mails_that, until_empty};
+use crate::mails::{Brief, Mail, OPEN, mail, mails, mails_that, until_empty};
 use advisory_runtime::blocking::{WithUrl, claim};
-use advisory_runtime::claim::{Claim, Claimed, Event, Worker};
+use advisory_runtime::claim::{Claimed, Event, Worker};
+use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::pauses::pause_thread;
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel_async::SimpleAsyncConnection;
@@ -16,13 +18,6 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(ttl = "3s", renew = "100ms", run_at)]
-struct Brief {
-    id: i64,
-}
 
 /// What the program returns, which has no runtime.
 async fn program<R: Send + 'static>(main: impl FnOnce() -> R + Send + 'static) -> R {
@@ -106,7 +101,7 @@ async fn a_stopped_worker_waits_for_its_threads() {
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let (stop, stopped) = oneshot::channel::<()>();
     let once = Mutex::new(Some((begun, may_go_on)));
-    let ran = tokio::spawn(program(move || {
+    let ran = spawn(program(move || {
         let worker = Worker::new(&pool, "worker").prefetch(4);
         let worker = worker.until(async { drop(stopped.await) });
         worker.run_blocking(move |_: Claimed<Mail>| {
@@ -176,7 +171,7 @@ async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let may_go_on = Mutex::new(may_go_on);
     let (stop, stopped) = oneshot::channel::<()>();
-    let ran = tokio::spawn(program(move || {
+    let ran = spawn(program(move || {
         let worker = Worker::<Brief, _>::new(&pool, "w").poll(Duration::from_millis(10));
         let worker = worker.until(async { drop(stopped.await) });
         let worker = worker.observe(move |event| match event {
@@ -222,7 +217,7 @@ async fn rows_are_renewed_while_a_thread_works() {
             let mut conn = own.connection()?;
             let first = job.deadline();
             while job.deadline() < first + Duration::from_secs(4) {
-                thread::yield_now();
+                pause_thread();
             }
             // In the transaction that would write its results.
             conn.transaction(|conn| claim::complete(conn, &job))
@@ -261,7 +256,7 @@ async fn a_worker_of_threads_returns_although_the_server_does_not_answer() {
 async fn a_worker_of_threads_has_the_settings_of_any_worker() {
     let db = mails(4).await;
     let pool = db.r2d2(2);
-    let ran = tokio::task::spawn_blocking(move || {
+    let ran = spawn_blocking(move || {
         let worker = Worker::new(&pool, "w").filter(mail::id.gt(2)).until_empty();
         let worker = worker.set(mail::error_message.eq("running"));
         worker.run_blocking(|_: Claimed<Mail>| Ok::<_, Infallible>(()))

@@ -5,6 +5,7 @@ use crate::calls::book_across;
 use advisory_runtime::lease::Table;
 use advisory_tests::campaigns::{Campaigns, ORDER, WORK};
 use advisory_tests::failover::{BOOKING, number, reconnect, timeline_of};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::left_out;
 use diesel_async::SimpleAsyncConnection;
 use std::process::Command;
@@ -35,8 +36,7 @@ async fn a_managed_failover_loses_no_booking_and_no_term() {
         .until(|store| (store.largest > 0).then_some(store.largest))
         .await;
     book_across(&url, 2_000, async {
-        let ended =
-            tokio::task::spawn_blocking(move || Command::new("sh").args(["-c", &command]).status());
+        let ended = spawn_blocking(move || Command::new("sh").args(["-c", &command]).status());
         assert!(ended.await.unwrap().unwrap().success());
     })
     .await;

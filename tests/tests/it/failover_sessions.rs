@@ -3,6 +3,7 @@
 use crate::gated_migrations::{GATE, MIGRATIONS, NAMES};
 use advisory_runtime::{Error, migrations, session};
 use advisory_tests::failover::{GENEROUS, connect, either, number, primary, until};
+use advisory_tests::futures::spawn;
 use advisory_tests::{Database, assert_error};
 use diesel_async::SimpleAsyncConnection;
 use std::time::Instant;
@@ -22,7 +23,7 @@ async fn a_session_lock_ends_with_its_primary() {
     let holder = session::acquire_from(&pool, ROOM).await.unwrap();
     // One more is idle in the pool.
     drop((pool.get().await.unwrap(), pool.get().await.unwrap()));
-    let waiting = tokio::spawn({
+    let waiting = spawn({
         let mut conn = connect(&primary).await;
         async move { session::acquire(&mut conn, ROOM).await.map(|_| ()) }
     });
@@ -59,7 +60,7 @@ async fn migrations_resume_on_the_new_primary() {
     let standby = primary.follow().await;
     let url = either(&primary, &standby);
     let gate = session::acquire_owned(connect(&primary).await, GATE).await;
-    let run = tokio::spawn({
+    let run = spawn({
         let url = url.clone();
         async move { migrations::run(&url, MIGRATIONS).await }
     });

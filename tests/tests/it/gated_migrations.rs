@@ -3,12 +3,12 @@
 use advisory_runtime::migrations::{self, Error, Holder, Migrator, Report, Step};
 use advisory_runtime::{OwnedLockGuard, blocking, session};
 use advisory_tests::Database;
+use advisory_tests::futures::spawn_blocking;
 use diesel::migration::MigrationSource;
 use diesel::pg::Pg;
 use diesel_async::AsyncPgConnection;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::spawn_blocking;
 
 /// The second is a real `CREATE INDEX CONCURRENTLY`; the first waits for the gate.
 pub(crate) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("tests/it/migrations");

@@ -3,6 +3,7 @@
 
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, advisory_lock, xact};
 use advisory_tests::bookings::{bookings, committed, database, execute, insert, run};
+use advisory_tests::futures::spawn;
 use advisory_tests::{assert_matches, leases};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -45,7 +46,7 @@ async fn old_and_new_programs_of_a_roll_out_exclude_each_other() {
     };
     run(&mut old, &format!("SELECT pg_advisory_lock({OLD})")).await;
     insert(&mut old, 7, "old").await.unwrap();
-    let booked = tokio::spawn(async move { book_under_both(&mut new, 7, "new").await });
+    let booked = spawn(async move { book_under_both(&mut new, 7, "new").await });
     db.until_waiting(number).await;
     run(&mut old, &format!("SELECT pg_advisory_unlock({OLD})")).await;
     assert!(!booked.await.unwrap().unwrap(), "it reads the old booking");
@@ -53,9 +54,7 @@ async fn old_and_new_programs_of_a_roll_out_exclude_each_other() {
     let mut new = db.connect().await;
     let held = xact::begin(&mut new, key).await.unwrap();
     let waiting =
-        tokio::spawn(
-            async move { execute(&mut old, &format!("SELECT pg_advisory_lock({OLD})")).await },
-        );
+        spawn(async move { execute(&mut old, &format!("SELECT pg_advisory_lock({OLD})")).await });
     db.until_waiting(number).await;
     held.finish(Ok::<_, Error>(())).await.unwrap();
     waiting.await.unwrap().unwrap();
@@ -94,7 +93,7 @@ async fn now_in_a_body_is_from_before_the_wait_and_the_clock_is_not() {
         let db = database().await;
         let (mut holder, mut conn) = (db.connect().await, db.connect().await);
         let held = xact::begin(&mut holder, 7).await.unwrap();
-        let waiter = tokio::spawn(async move {
+        let waiter = spawn(async move {
             let mut held = xact::begin(&mut conn, Request::new(7).isolation(isolation)).await?;
             let seen = diesel::dsl::sql::<diesel::sql_types::Text>(
                 "SELECT concat(now() < (SELECT until FROM released), clock_timestamp() > (SELECT until FROM released))",

@@ -6,6 +6,8 @@ use advisory_runtime::migrations::{KEY, Migrator};
 use advisory_runtime::testing::Observer;
 use advisory_runtime::{Error, Key, LockKey, Request, Wait, lock_key, monitor, session, xact};
 use advisory_tests::bookings::{database, execute, insert, key_of};
+use advisory_tests::futures::spawn;
+use advisory_tests::pauses::pause;
 use advisory_tests::{Database, OwnServer, leases, left_out, owns_server};
 use diesel::QueryResult;
 use diesel::dsl::sql;
@@ -89,7 +91,7 @@ async fn what_a_test_says_where_a_lock_is_missing() {
     let db = database().await;
     let (mut a, mut b) = (db.connect().await, db.connect().await);
     let mut observer = Observer::new(db.connect().await);
-    let test = tokio::spawn(async move {
+    let test = spawn(async move {
         let room = 7;
         let key = lock_key!("room:<room: int>", name = "room");
         let (first, second) = (book(&mut a, room, "Ada"), book_unlocked(&mut b, room));
@@ -113,7 +115,7 @@ async fn the_steps_of_a_run_of_migrations() {
     let (tell, mut told) = unbounded_channel();
     let migrator = Migrator::new(MIGRATIONS).on_step(move |step| drop(tell.send(step.to_string())));
     let url = db.url().to_owned();
-    let run = tokio::spawn(async move { migrator.run(&url).await });
+    let run = spawn(async move { migrator.run(&url).await });
     // In its first second the holder has no age.
     let waiting = loop {
         let step = tokio::time::timeout(Duration::from_secs(30), told.recv());
@@ -216,7 +218,9 @@ async fn the_file_of_leases_grows_as_the_page_says() {
         .await
         .unwrap();
     conn.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    while autovacuums(&mut conn).await > 0 {}
+    while autovacuums(&mut conn).await > 0 {
+        pause().await;
+    }
     let alone = bytes_for_each_key(&server, &mut conn).await;
     beside
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")

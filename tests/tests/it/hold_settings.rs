@@ -3,6 +3,7 @@
 
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::bookings::{database, run};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::settings::{setting, settings};
 use advisory_tests::{Database, Proxy, assert_error, left_out};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -177,7 +178,10 @@ async fn a_server_that_refuses_the_client_check_is_asked_without_it() {
             "--exact",
             "hold_settings::a_server_that_refuses_the_client_check_is_asked_without_it",
         ]);
-        let ended = tokio::task::spawn_blocking(move || alone.env(TEST, "1").output());
+        let ended = spawn_blocking(move || {
+            advisory_tests::share_template(&mut alone);
+            alone.env(TEST, "1").output()
+        });
         let ended = ended.await.unwrap().unwrap();
         let said = String::from_utf8_lossy(&ended.stdout);
         assert!(said.contains("1 passed"), "{said}");

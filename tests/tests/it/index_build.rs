@@ -4,6 +4,7 @@
 
 use advisory_runtime::{Error, Key, advisory_lock, lock_key};
 use advisory_tests::bookings::{database, execute};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::polls::until_missed;
 use advisory_tests::{Database, pid_of};
 use diesel::QueryResult;
@@ -69,7 +70,7 @@ async fn holder(db: &Database) -> (Instance, oneshot::Sender<()>) {
     let mut conn = db.connect().await;
     let ((held, is_held), (go_on, told)) = (oneshot::channel(), oneshot::channel());
     let turn = Turn { held, go_on: told };
-    let building = tokio::spawn(async move { waits(&mut conn, Some(turn)).await });
+    let building = spawn(async move { waits(&mut conn, Some(turn)).await });
     is_held.await.unwrap();
     (building, go_on)
 }
@@ -80,7 +81,7 @@ async fn an_index_build_and_a_wait_for_its_lock_are_a_deadlock() {
     let db = database().await;
     let (building, go_on) = holder(&db).await;
     let mut conn = db.connect().await;
-    let waiting = tokio::spawn(async move { waits(&mut conn, None).await });
+    let waiting = spawn(async move { waits(&mut conn, None).await });
     let Key::BigInt(key) = lock_key!("index-build", name = "index-build") else {
         unreachable!("a pattern's key is a bigint");
     };
@@ -103,18 +104,18 @@ async fn who_polls_lets_an_index_build_pass() {
     for _ in 0..3 {
         let mut conn = db.connect().await;
         let pid = pid_of(&mut conn).await;
-        instances.push(tokio::spawn(async move { polls(&mut conn, None).await }));
+        instances.push(spawn(async move { polls(&mut conn, None).await }));
         until_missed(&db, pid).await;
     }
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
-    instances.push(tokio::spawn(async move {
+    instances.push(spawn(async move {
         polls_for_a_transaction(&mut conn).await.map(drop)
     }));
     until_missed(&db, pid).await;
     let mut conn = db.establish();
     let pid = advisory_tests::blocking::pid_of(&mut conn);
-    instances.push(tokio::task::spawn_blocking(move || {
+    instances.push(spawn_blocking(move || {
         polls_on_a_thread(&mut conn).map(drop)
     }));
     until_missed(&db, pid).await;

@@ -4,6 +4,7 @@ use advisory_runtime::Wait;
 use advisory_runtime::blocking::{self, WithUrl};
 use advisory_runtime::claim::{self, Claim, Claimed, End};
 use advisory_runtime::lease::{Error, Request, Source};
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, key};
 use advisory_tests::{Database, assert_matches};
 use diesel::prelude::*;
@@ -52,7 +53,7 @@ fn runtimes() -> [Runtime; 2] {
 /// Blocks the other thread of a runtime with two for as long as the body blocks its own.
 fn block_both() {
     if tokio::runtime::Handle::current().metrics().num_workers() > 1 {
-        drop(tokio::spawn(async { block_thread(TTL * 3) }));
+        drop(spawn(async { block_thread(TTL * 3) }));
     }
     block_thread(TTL * 3);
 }

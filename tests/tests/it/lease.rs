@@ -3,6 +3,7 @@
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_runtime::{LockKey, Wait};
 use advisory_tests::bookings::{execute, in_transaction};
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     Events, Pool, database, expire, key, leases_at, once, until_refused, until_renewed,
 };
@@ -117,7 +118,7 @@ async fn who_waits_is_granted_the_key_once_it_is_free() {
     let (leases, mut conn) = (leases_at(db.url(), 2), db.connect().await);
     let held = leases.acquire(key("k")).await.unwrap();
     let (token, waits) = (held.lease().token(), leases.clone());
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         let request = Request::text("k").wait(Wait::Forever);
         waits.acquire(request).await
     });
@@ -243,7 +244,7 @@ async fn a_keep_that_waits_for_a_row_counts_from_after_the_wait() {
     execute(&mut admin, "SELECT FROM advisory_lease FOR UPDATE")
         .await
         .unwrap();
-    let kept = tokio::spawn(held.finish(Ok::<_, Error>(())));
+    let kept = spawn(held.finish(Ok::<_, Error>(())));
     // This test is about the wait: time has to pass in it.
     until_keep_waits(&db).await;
     let before = db

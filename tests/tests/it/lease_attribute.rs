@@ -3,6 +3,7 @@
 use advisory_runtime::lease::{Error, FencingToken, Leases, Table};
 use advisory_runtime::{LockKey, advisory_lease};
 use advisory_tests::Database;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, expire};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
@@ -98,7 +99,7 @@ async fn a_webhook_that_is_delivered_twice_is_handled_once() {
     // From any process, also at once.
     let both = (0..8).map(|_| {
         let service = service.clone();
-        tokio::spawn(async move { service.handle("evt_3", false).await.unwrap() })
+        spawn(async move { service.handle("evt_3", false).await.unwrap() })
     });
     let mut handled = 0;
     for call in both.collect::<Vec<_>>() {

@@ -3,6 +3,7 @@
 
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Leases, Request, Store, Table};
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, expire, key, leases_at, once, orphan, until_refused};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -104,7 +105,7 @@ async fn a_waiter_outlasts_a_restart_of_the_server() {
     table.set_up(&mut conn).await.unwrap();
     let lease = orphan(server.url(), &table, key("k")).await;
     let leases = leases_at(server.url(), 1);
-    let waiting = tokio::spawn(async move { leases.acquire(waits(GENEROUS)).await });
+    let waiting = spawn(async move { leases.acquire(waits(GENEROUS)).await });
     until_refused(&mut conn).await;
     drop(conn);
     for mode in ["fast", "immediate"] {

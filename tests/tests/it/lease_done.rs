@@ -4,6 +4,7 @@ use advisory_runtime::lease::{Error, Event, Leases, Request, Table, lead_until};
 use advisory_runtime::{Wait, advisory_lease, monitor};
 use advisory_tests::Proxy;
 use advisory_tests::bookings::execute;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, leases_at, once, orphan, until_refused};
 use diesel::QueryResult;
 use diesel_async::AsyncConnection;
@@ -61,7 +62,7 @@ async fn a_call_that_waits_is_done_when_the_holder_completes() {
         }
     });
     let lease = orphan(db.url(), &Table::new(), key("k").keep(HOUR)).await;
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         let waited = leases.acquire(Request::text("k").wait(HOUR)).await;
         waited.unwrap_err()
     });

@@ -3,6 +3,7 @@
 use advisory_runtime::lease::{Error, Lease, Leases, Table};
 use advisory_tests::Database;
 use advisory_tests::bookings::execute;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, expire, key, leases_at, once, orphan, until_renewed};
 use advisory_tests::settings::idle_bound;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -203,7 +204,7 @@ async fn a_delayed_write_detects_a_newer_grant() {
     let (mut writer, mut conn) = (db.connect().await, db.connect().await);
     let table = Table::new();
     let old = orphan(db.url(), &table, key("k")).await;
-    let late = tokio::spawn({
+    let late = spawn({
         let old = old.clone();
         async move { publish(&mut writer, &old, "late").await }
     });

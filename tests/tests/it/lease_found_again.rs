@@ -4,6 +4,7 @@
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Request, Table};
 use advisory_tests::Proxy;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, key, leases_at, until_over, until_refused};
 use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
@@ -29,7 +30,7 @@ async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
     let proxy = Proxy::start(&db).await;
     let named = Table::new().held_by("candidate").unwrap();
     let leases = leases_at(proxy.url(), 2).table(named);
-    let candidate = tokio::spawn(async move {
+    let candidate = spawn(async move {
         let request = Request::text("k").wait(Wait::Forever);
         leases.acquire(request).await
     });

@@ -3,6 +3,7 @@
 
 use advisory_runtime::lease::{Error, LeaseGuard, Leases, Request, Table};
 use advisory_tests::bookings::execute;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Events, Pool, database, expire, key, leases_at, run_while_held};
 use advisory_tests::{Database, pid_of};
 use diesel_async::pooled_connection::{
@@ -85,7 +86,7 @@ async fn a_drop_and_a_panic_release() {
     let leases = leases_at(db.url(), 2);
     drop(leases.acquire(key("k")).await.unwrap());
     until_held(&db, 0).await;
-    let panicked = tokio::spawn({
+    let panicked = spawn({
         let leases = leases.clone();
         async move {
             let mut held = leases.acquire(key("k")).await.unwrap();
@@ -106,7 +107,7 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
     let lock = "LOCK TABLE advisory_lease IN ACCESS EXCLUSIVE MODE";
     execute(&mut other, lock).await.unwrap();
     let request = key("k").ttl(Duration::from_secs(3600));
-    let call = tokio::spawn({
+    let call = spawn({
         let leases = leases.clone();
         async move { drop(leases.acquire(request).await) }
     });

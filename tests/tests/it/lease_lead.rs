@@ -4,7 +4,9 @@
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Source};
 use advisory_tests::Database;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, Role, database, expire, leases_at};
+use advisory_tests::pauses::pause;
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::convert::Infallible;
 use std::future::pending;
@@ -29,7 +31,7 @@ impl Candidate {
     fn start(source: impl Source + Send + Sync + 'static) -> Self {
         let (told, terms) = mpsc::unbounded_channel();
         let (shutdown, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
+        let task = spawn(async move {
             let stopped = async { drop(stopped.await) };
             lease::lead_until(&source, campaign(), stopped, async |term| {
                 drop(told.send(term));
@@ -70,7 +72,7 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
     old.lost().await;
     // Until this process notices, it may have been close to the expiry.
     while old.is_held() {
-        db.run("SELECT 1").await;
+        pause().await;
     }
     loop {
         let new = tokio::select! {

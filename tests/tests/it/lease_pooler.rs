@@ -3,6 +3,7 @@
 
 use advisory_runtime::lease::{self, Error, Leases, Request, Table};
 use advisory_runtime::{Pool as _, Wait, xact};
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, once, until_over, until_renewed};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::prelude::*;
@@ -96,7 +97,7 @@ async fn leaders_and_transaction_locks_work_behind_a_pooler() {
     let pool = pool(&bouncer, &db);
     let candidates = (0..3).map(|_| {
         let pool = pool.clone();
-        tokio::spawn(async move {
+        spawn(async move {
             let done = Notify::new();
             lease::lead_until(
                 &pool,

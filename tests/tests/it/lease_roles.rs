@@ -3,6 +3,7 @@
 
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::bookings::execute;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     Events, Pool, Role, database, expire, in_transaction, key, leases_at, once, until_renewed,
 };
@@ -205,7 +206,7 @@ async fn a_wait_counts_for_the_pool_too_also_at_its_end() {
     drop(pool.get().await.unwrap());
     let leases = Leases::new(pool.clone());
     let wait = Duration::from_secs(3);
-    let asked = tokio::spawn(async move { leases.acquire(Request::text("k").wait(wait)).await });
+    let asked = spawn(async move { leases.acquire(Request::text("k").wait(wait)).await });
     db.until_empty(SOON, "a try", UNTRIED).await;
     // Refused, and afterwards the only connection is in use for a long time.
     let conn = pool.get().await.unwrap();

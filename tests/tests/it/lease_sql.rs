@@ -6,6 +6,7 @@ use advisory_runtime::{Pool, monitor};
 use advisory_tests::Proxy;
 use advisory_tests::bookings::in_transaction;
 use advisory_tests::leases::{database, expire, key};
+use advisory_tests::pauses::pause;
 use advisory_tests::statements::{Sent, assert_qualified, prepared};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -83,7 +84,7 @@ async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
     // The keeper asks how the transaction has ended.
     let waited = guard.run(async {
         while !format!("{lease:?}").contains("phase: Ended") {
-            db.run("SELECT 1").await;
+            pause().await;
         }
     });
     waited.await.unwrap();

@@ -2,6 +2,7 @@
 
 use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_tests::bookings::execute;
+use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     database, expire, in_transaction, key, leases_at, once, orphan, until_over, until_renewed,
 };
@@ -157,7 +158,7 @@ async fn a_take_over_waits_for_an_open_fenced_write() {
         .transaction(async |conn| {
             old.fence(conn).await?;
             let mut b = free.take().expect("it runs once");
-            takes = Some(tokio::spawn(async move {
+            takes = Some(spawn(async move {
                 Table::new().take_over(&mut b, key("k"), token).await
             }));
             until_waits(&db, pid).await;

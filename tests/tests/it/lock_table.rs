@@ -1,6 +1,8 @@
 //! The server has no room for another lock (53200): held locks are still released.
 
 use advisory_runtime::{Request, Wait, session};
+use advisory_tests::futures::spawn;
+use advisory_tests::pauses::pause;
 use advisory_tests::{OwnServer, assert_error, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::pin::pin;
@@ -18,7 +20,7 @@ const WAITS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' A
 
 async fn client(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    spawn(connection);
     client
 }
 
@@ -35,7 +37,7 @@ async fn until(client: &tokio_postgres::Client, query: &str, count: i64) {
             return;
         }
         assert!(started.elapsed().as_secs() < 60, "{query}: {counted}");
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 

@@ -34,6 +34,14 @@ pub(crate) struct Limited {
     pub(crate) id: i64,
 }
 
+/// Mails whose claims are short, and are renewed often.
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = mail)]
+#[claim(ttl = "3s", renew = "100ms", run_at)]
+pub(crate) struct Brief {
+    pub(crate) id: i64,
+}
+
 pub(crate) async fn mails(count: u32) -> Database {
     let db = Database::create().await;
     db.run("CREATE TABLE mail (id bigserial PRIMARY KEY, tenant_id int8 NOT NULL DEFAULT 1)")

@@ -4,6 +4,7 @@
 use crate::calls::RoomLock;
 use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, xact};
 use advisory_tests::bookings::{bookings, committed, database, insert, key_of};
+use advisory_tests::futures::spawn;
 use advisory_tests::held_keys::keys;
 use advisory_tests::{LockedKey, Proxy, assert_error, debug_checks_are_on};
 use diesel::connection::Connection as _;
@@ -36,7 +37,7 @@ async fn reads_after_it_see_the_commit_of_the_previous_holder() {
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     let mut held = xact::begin(&mut first, key_of(7)).await.unwrap();
     insert(held.conn(), 7, "Ada").await.unwrap();
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         second
             .transaction::<_, Error, _>(async |conn| {
                 let before = bookings(conn, 7).await?;

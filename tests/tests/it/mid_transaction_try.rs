@@ -3,6 +3,7 @@
 use crate::calls::RoomLock;
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, xact};
 use advisory_tests::bookings::{committed, database, execute, insert, key_of};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::held_keys::keys;
 use advisory_tests::poolers::connect;
 use advisory_tests::{Bouncer, LockedKey, Proxy, assert_error, debug_checks_are_on, left_out};
@@ -215,7 +216,7 @@ async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     let mut clients = Vec::new();
     for (client, mut conn) in (0..).zip(connect(&bouncer.url(&db), 6).await) {
-        clients.push(tokio::spawn(async move {
+        clients.push(spawn(async move {
             for round in 0..40 {
                 let room = 100 * (client + 1) + round;
                 conn.transaction::<_, Error, _>(async |conn| {
@@ -230,7 +231,7 @@ async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
         }));
     }
     let url = bouncer.url(&db);
-    let blocking = tokio::task::spawn_blocking(move || {
+    let blocking = spawn_blocking(move || {
         let mut conn = diesel::PgConnection::establish(&url).unwrap();
         for _ in 0..40 {
             conn.transaction::<_, Error, _>(|conn| {

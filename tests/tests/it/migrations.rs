@@ -5,11 +5,11 @@ use crate::gated_migrations::{
 };
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Bouncer, Database, assert_matches, left_out};
 use diesel::{Connection as _, PgConnection};
 use std::sync::{Arc, Mutex};
-use tokio::task::spawn_blocking;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
@@ -23,7 +23,7 @@ async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
             let run = if is_blocking {
                 spawn_blocking(move || blocking::migrations::run(&url, migrator))
             } else {
-                tokio::spawn(async move { migrator.run(&url).await })
+                spawn(async move { migrator.run(&url).await })
             };
             runs.push((run, told));
         }

@@ -3,11 +3,10 @@
 use crate::gated_migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
 use advisory_runtime::{blocking, session};
-use advisory_tests::futures::dropped;
+use advisory_tests::futures::{dropped, spawn, spawn_blocking};
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
 use diesel::{Connection as _, RunQueryDsl as _};
-use tokio::task::spawn_blocking;
 
 #[tokio::test]
 async fn a_migration_that_fails_is_named_and_the_lock_is_released() {
@@ -109,7 +108,7 @@ async fn a_callback_that_panics_releases_the_lock() {
         );
     });
     let url = db.url().to_owned();
-    let ended = tokio::spawn(async move { migrator.run(&url).await }).await;
+    let ended = spawn(async move { migrator.run(&url).await }).await;
     assert!(ended.unwrap_err().is_panic());
     db.until_no_locks().await;
     let report = migrations::run(db.url(), MIGRATIONS).await.unwrap();

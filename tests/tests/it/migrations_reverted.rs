@@ -3,9 +3,9 @@
 use crate::gated_migrations::{MIGRATIONS, NAMES, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_runtime::{blocking, session};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
-use tokio::task::spawn_blocking;
 
 async fn applied(db: &Database) -> i64 {
     db.count("SELECT count(*) FROM __diesel_schema_migrations")

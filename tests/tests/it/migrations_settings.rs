@@ -5,13 +5,13 @@ use crate::gated_migrations::both;
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::Report;
 use advisory_tests::Database;
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::written_migrations::Written;
 use diesel::connection::{BoxableConnection, SimpleConnection as _};
 use diesel::migration::{Migration, MigrationMetadata, MigrationName, MigrationSource};
 use diesel::pg::Pg;
 use diesel::sql_types::Text;
 use diesel::{Connection as _, RunQueryDsl as _};
-use tokio::task::spawn_blocking;
 
 /// How `pg_dump` begins.
 const BASELINE: &str = "SET statement_timeout = 0; \

@@ -4,6 +4,7 @@
 use crate::gated_migrations::{MIGRATIONS, NAMES};
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, LockedKey, assert_matches, pid_of};
 use diesel::connection::BoxableConnection;
@@ -11,7 +12,6 @@ use diesel::pg::Pg;
 use diesel::{PgConnection, RunQueryDsl};
 use diesel_async::AsyncPgConnection;
 use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
-use tokio::task::spawn_blocking;
 
 /// One before and one after those of `MIGRATIONS`.
 fn library() -> Written {

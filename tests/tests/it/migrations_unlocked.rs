@@ -5,11 +5,11 @@ use crate::gated_migrations::telling;
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, Step};
 use advisory_tests::bookings::execute;
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 
 const SETUP: (&str, &str) = ("0", "CREATE TABLE first (id int8)");
 
@@ -56,7 +56,7 @@ async fn a_migration_that_another_program_has_applied_is_skipped() {
         let run = if is_blocking {
             spawn_blocking(move || blocking::migrations::run(&url, migrator))
         } else {
-            tokio::spawn(async move { migrator.run(&url).await })
+            spawn(async move { migrator.run(&url).await })
         };
         until_it_is_in_the_way(&db).await;
         execute(&mut other, "COMMIT").await.unwrap();
@@ -93,7 +93,7 @@ async fn a_migration_that_fails_because_of_another_program_is_named() {
         .await
         .unwrap();
     let url = db.url().to_owned();
-    let run = tokio::spawn(async move { migrations::run(&url, source()).await });
+    let run = spawn(async move { migrations::run(&url, source()).await });
     until_it_is_in_the_way(&db).await;
     execute(&mut other, "COMMIT").await.unwrap();
     let error = run.await.unwrap().unwrap_err();

@@ -5,6 +5,7 @@ use advisory_runtime::monitor::{
 };
 use advisory_runtime::{Request, Wait, session};
 use advisory_tests::bookings::run;
+use advisory_tests::futures::spawn;
 use advisory_tests::monitor::{backend, lock, look};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -76,7 +77,7 @@ async fn a_session_level_lock_is_at_least_as_old_as_its_idle_time() {
     // Nothing is known about a session that runs a statement: the statement itself may have
     // acquired the lock.
     let pid = pid_of(&mut held).await;
-    let running = tokio::spawn(async move { held.batch_execute("SELECT pg_sleep(60)").await });
+    let running = spawn(async move { held.batch_execute("SELECT pg_sleep(60)").await });
     db.until_active("pg_sleep(60)").await;
     let seen = look(&db).await;
     let found = holder(&seen, 5);

@@ -4,11 +4,12 @@
 use advisory_runtime::blocking;
 use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
 use advisory_tests::bookings::{database, run};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::monitor::{backend, lock, look, prepared, until_waiters, waits};
+use advisory_tests::pauses::pause_thread;
 use advisory_tests::{Database, assert_matches, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 
 /// A role that only this test uses: roles belong to the server, not to the database.
 async fn role(db: &Database, name: &str) -> String {
@@ -261,7 +262,7 @@ async fn blocking_diesel_sees_and_ends_the_same() {
         // It could get the lock before its session has ended.
         let waits = |locks: &Locks| locks.locks.iter().any(|lock| !lock.waiters.is_empty());
         while waits(&blocking::monitor::locks(&mut conn, &names).unwrap()) {
-            std::thread::yield_now();
+            pause_thread();
         }
         let terminated = blocking::monitor::terminate(&mut conn, seen.backend(pid).unwrap());
         let ended = [cancelled, terminated];

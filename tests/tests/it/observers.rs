@@ -3,6 +3,7 @@
 //! Such tests run in processes of their own: the first call decides for the whole process whether a
 //! span is enabled.
 
+use advisory_tests::futures::spawn_blocking;
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -203,7 +204,10 @@ pub(crate) async fn alone(module: &str, names: &[&str]) {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     let tests = names.iter().map(|name| format!("{module}::{name}"));
     child.arg("--exact").args(tests).env(ALONE, "1");
-    let ended = tokio::task::spawn_blocking(move || child.output().unwrap());
+    let ended = spawn_blocking(move || {
+        advisory_tests::share_template(&mut child);
+        child.output().unwrap()
+    });
     let output = ended.await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let passed = format!("{} passed", names.len());

@@ -2,11 +2,12 @@
 //! `pg_stat_statements`, and nothing in the log if a try finds its lock held.
 
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
+use advisory_tests::futures::spawn_blocking;
+use advisory_tests::pauses::pause;
 use advisory_tests::{Database, LockedKey, OwnServer, assert_error, left_out, owns_server};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
@@ -135,8 +136,8 @@ async fn server_that_counts() -> Option<OwnServer> {
     Some(server)
 }
 
-/// In this many calls, each with its own keys.
-const CALLS: i64 = 300;
+/// Of each kind, each with its own keys.
+const CALLS: i64 = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_calls_leave_a_constant_number_of_statements() {
@@ -240,7 +241,7 @@ async fn a_try_that_misses_writes_nothing_into_the_servers_log() {
         .unwrap_err();
     let mut after = complaints();
     while !after.iter().any(|line| line.contains("no_such_column")) {
-        tokio::task::yield_now().await;
+        pause().await;
         after = complaints();
     }
     after.retain(|line| !line.contains("no_such_column"));

@@ -8,7 +8,7 @@ use advisory_runtime::inventory::{Edge, lock_order};
 use advisory_runtime::{LockKey, Request, advisory_lock, blocking, xact};
 use advisory_tests::bookings::execute;
 use advisory_tests::lock_order::{edges, order};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, share_template};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -253,7 +253,9 @@ async fn a_process_without_nested_locks_leaves_an_empty_record() {
     }
     let file = std::env::temp_dir().join(format!("advisory-no-order-{}", std::process::id()));
     drop(std::fs::remove_file(&file));
-    let ran = std::process::Command::new(std::env::current_exe().unwrap())
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    share_template(&mut child);
+    let ran = child
         .args([
             "--exact",
             "order::a_process_without_nested_locks_leaves_an_empty_record",
@@ -276,7 +278,9 @@ fn each_process_appends_its_records_to_the_given_file() {
     drop(std::fs::remove_file(&file));
     for _ in 0..2 {
         let again = "order::two_orders_are_reported_even_if_nothing_waited";
-        let ran = std::process::Command::new(std::env::current_exe().unwrap())
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        share_template(&mut child);
+        let ran = child
             .args(["--exact", again])
             .env("ADVISORY_LOCK_ORDER", &file)
             .output()

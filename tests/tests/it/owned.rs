@@ -3,7 +3,7 @@
 use advisory_runtime::{Error, OwnedLockGuard, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::bookings::{database, execute, run};
 use advisory_tests::dropped_call::until_ended;
-use advisory_tests::futures::{dropped, is_ready_within};
+use advisory_tests::futures::{dropped, is_ready_within, spawn};
 use advisory_tests::{Database, Proxy, assert_error, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn owned_lock_moves_to_a_task_and_gives_its_connection_back() {
     assert_eq!(lock.info().key(), 7.into());
     assert_eq!(format!("{lock:?}"), "OwnedLockGuard { lock: \"7\", .. }");
     run(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')").await;
-    let task = tokio::spawn(async move {
+    let task = spawn(async move {
         lock.check().await.unwrap();
         lock.conn()
             .transaction(async |conn| execute(conn, "INSERT INTO booking VALUES (7, 'Ben')").await)
@@ -198,7 +198,7 @@ async fn lost_resolves_when_the_connection_ends() {
     };
     let without_task = {
         let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
-        tokio::spawn(connection);
+        spawn(connection);
         AsyncPgConnection::try_from(client).await
     };
     let conns = [

@@ -1,11 +1,10 @@
 //! Locks that own a connection of a pool; while the call waits, the connection is in the pool.
 
 use advisory_runtime::{Connection as _, Error, Pool, Request, Wait, blocking, session};
-use advisory_tests::futures::{dropped, is_ready_within};
+use advisory_tests::futures::{dropped, is_ready_within, spawn, spawn_blocking};
 use advisory_tests::{Database, assert_error};
 use diesel::r2d2;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(5);
@@ -110,7 +109,7 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
     let pool = db.bb8(2).await;
     let lock = {
         let pool = pool.clone();
-        let task = tokio::spawn(async move { session::acquire_from(&pool, 7).await });
+        let task = spawn(async move { session::acquire_from(&pool, 7).await });
         is_free(task.await.unwrap().unwrap())
     };
     let never = Request::new(7).wait(Wait::Never);
@@ -120,7 +119,7 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
     let many = session::acquire_from(&pool, Request::all([8, 9]).shared()).await;
     assert_eq!(db.locks().await.len(), 3);
     drop(many.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
-    let task = tokio::spawn(lock.finish(Ok::<_, Error>(())));
+    let task = spawn(lock.finish(Ok::<_, Error>(())));
     drop(task.await.unwrap().unwrap());
     db.until_no_locks().await;
 }

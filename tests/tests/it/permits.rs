@@ -6,6 +6,7 @@ use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
 use advisory_tests::bookings::{database, execute, run};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::permits::{PERMITS, held};
 use advisory_tests::polls::until_missed;
 use advisory_tests::{Database, assert_error, blocking, pid_of};
@@ -74,7 +75,7 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
             run(&mut holder, &format!("SELECT pg_advisory_lock({key})")).await;
         }
         let pid = pid_of(&mut conn).await;
-        let call = tokio::spawn(async move {
+        let call = spawn(async move {
             let guard = xact::begin(&mut conn, Request::new(42).permits(3).poll(SHORT)).await?;
             guard.finish(Ok::<_, Error>(())).await
         });
@@ -211,7 +212,7 @@ async fn an_expression_says_how_many_may_hold_it() {
     }
     let url = db.url().to_owned();
     let blocking = move || export_blocking(&mut PgConnection::establish(&url).unwrap());
-    let error = tokio::task::spawn_blocking(blocking).await.unwrap();
+    let error = spawn_blocking(blocking).await.unwrap();
     assert_error!(error, InvalidPermits { permits: 5_000, .. });
     // A later call of the request's method replaces an earlier one.
     for refused in [0_u128, u128::MAX] {

@@ -3,6 +3,7 @@
 use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::blocking;
 use advisory_tests::bookings::{database, execute};
+use advisory_tests::futures::spawn_blocking;
 use diesel::pg::PgConnection;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -135,7 +136,7 @@ async fn on_blocking_connections_too() {
     let calls: Vec<_> = (0..9)
         .map(|call| {
             let (room, mut conn) = (Arc::clone(&room), db.establish());
-            tokio::task::spawn_blocking(move || match call % 2 {
+            spawn_blocking(move || match call % 2 {
                 0 => on_a_thread(&mut conn, &room),
                 _ => in_session_on_a_thread(&mut conn, &room),
             })

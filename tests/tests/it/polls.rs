@@ -4,6 +4,7 @@ use crate::calls::book_patiently;
 use advisory_runtime::monitor::{self, Names};
 use advisory_runtime::{Error, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, finish, insert, key_of};
+use advisory_tests::futures::spawn;
 use advisory_tests::polls::{HOUR, SHORT, until_idle, ways};
 use advisory_tests::{Database, assert_error, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -69,7 +70,7 @@ async fn a_polling_call_is_shown_below_the_lock_and_names_it() {
         let held = session::acquire(&mut holder, key).await.unwrap();
         let mut conn = db.connect().await;
         let pid = pid_of(&mut conn).await;
-        let call = tokio::spawn(async move {
+        let call = spawn(async move {
             match way {
                 "xact" => poll_in_xact(&mut conn, 1).await,
                 "session" => poll_in_session(&mut conn, 1).await,

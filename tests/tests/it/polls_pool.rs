@@ -4,6 +4,7 @@ use crate::calls::AppError;
 use advisory_runtime::{advisory_lock, xact};
 use advisory_tests::Database;
 use advisory_tests::bookings::{committed, database, finish, insert, key_of};
+use advisory_tests::pauses::pause;
 use advisory_tests::polls::{HOUR, SHORT};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
@@ -50,7 +51,7 @@ async fn until_back(db: &Database, repository: &Repository) {
         if repository.is_free() {
             return;
         }
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 

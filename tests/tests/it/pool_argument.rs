@@ -5,6 +5,7 @@ use advisory_runtime::{
     Connection as _, Error, Pool, PoolError, Request, Wait, advisory_lock, blocking, session,
 };
 use advisory_tests::bookings::{committed, database, insert};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{Database, assert_error, assert_matches, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
@@ -14,7 +15,6 @@ use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpoo
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 
 type Bb8 = bb8::Pool<AsyncPgConnection>;
 type R2d2 = r2d2::Pool<ConnectionManager<PgConnection>>;

@@ -3,6 +3,7 @@
 
 use advisory_runtime::{Error, Pool, PoolError, blocking, session};
 use advisory_tests::bookings::database;
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::poolers::connect;
 use advisory_tests::{Bouncer, Database, assert_error, left_out};
 use diesel::{Connection as _, PgConnection};
@@ -46,7 +47,7 @@ async fn verified<P: Pool>(pool: &P) -> Result<(), Error> {
 
 async fn verify_blocking(url: &str) -> Result<(), Error> {
     let pool = Direct(url.to_owned());
-    let verified = tokio::task::spawn_blocking(move || blocking::session::verify(&pool));
+    let verified = spawn_blocking(move || blocking::session::verify(&pool));
     verified.await.unwrap()
 }
 
@@ -174,7 +175,7 @@ async fn verify_finds_a_pooler_in_transaction_mode_that_is_busy() {
         let (stop, _) = watch::channel(());
         let mut others = Vec::new();
         for conn in connect(&url, 4).await {
-            others.push(tokio::spawn(keep_busy(conn, stop.subscribe())));
+            others.push(spawn(keep_busy(conn, stop.subscribe())));
         }
         for _ in 0..30 {
             let error = verify_blocking(&url).await.expect_err(&settings);

@@ -6,6 +6,7 @@
 
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::poolers::connect;
 use advisory_tests::{Bouncer, Database, assert_error, left_out};
 use diesel::connection::SimpleConnection;
@@ -59,7 +60,7 @@ async fn behind_a_pooler_in_transaction_mode_locks_exclude() {
     let mut clients = Vec::new();
     let conns = connect(&bouncer.url(&db), 8).await;
     for (client, mut conn) in (0..).zip(conns) {
-        clients.push(tokio::spawn(async move {
+        clients.push(spawn(async move {
             for room in 0..40 {
                 match (client + room) % 3 {
                     0 => plain(&mut conn, room).await.unwrap(),
@@ -130,7 +131,7 @@ async fn behind_a_pooler_in_transaction_mode_tries_return_at_once() {
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     let mut clients = Vec::new();
     for (client, mut conn) in (0..).zip(connect(&bouncer.url(&db), 6).await) {
-        clients.push(tokio::spawn(async move {
+        clients.push(spawn(async move {
             for round in 0..40 {
                 let room = 100 * (client + 1) + round;
                 at_once(&mut conn, room).await.unwrap();
@@ -214,7 +215,7 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
         }
         plain(&mut conn, 7).await.unwrap();
         let url = url.clone();
-        let blocking = tokio::task::spawn_blocking(move || {
+        let blocking = spawn_blocking(move || {
             let conn = &mut PgConnection::establish(&url).unwrap();
             assert_error!(blocking::session::acquire(conn, 7), PooledSession);
             let mut held = blocking::xact::begin(conn, 7).unwrap();

@@ -1,6 +1,7 @@
 //! PostgreSQL's own behaviour with advisory locks, on which the code relies: how they are held,
 //! queued, shown and refused.
 
+use advisory_tests::futures::spawn;
 use advisory_tests::postgres::{Session, code};
 use advisory_tests::{Database, LockedKey};
 
@@ -151,15 +152,14 @@ async fn a_queued_exclusive_request_delays_later_shared_ones() {
     holder
         .run("BEGIN; SELECT pg_advisory_xact_lock_shared(42)")
         .await;
-    let first = tokio::spawn(async move {
+    let first = spawn(async move {
         exclusive
             .run("BEGIN; SELECT pg_advisory_xact_lock(42)")
             .await;
         exclusive
     });
     db.until_waiters(42, 1).await;
-    let second =
-        tokio::spawn(async move { shared.run("SELECT pg_advisory_xact_lock_shared(42)").await });
+    let second = spawn(async move { shared.run("SELECT pg_advisory_xact_lock_shared(42)").await });
     db.until_waiters(42, 2).await;
     holder.run("COMMIT").await;
     let exclusive = first.await.unwrap();
@@ -191,7 +191,7 @@ async fn only_a_deadlock_error_has_a_detail_and_a_hint() {
     second
         .run("SELECT pg_advisory_lock(8); BEGIN; SELECT pg_advisory_xact_lock(2)")
         .await;
-    let waits = tokio::spawn(async move {
+    let waits = spawn(async move {
         let end = first.send("SELECT pg_advisory_xact_lock(2)").await;
         (end, first)
     });
@@ -218,7 +218,7 @@ async fn a_client_that_dies_while_it_waits_leaves_the_queue() {
     let db = Database::create().await;
     let (holder, waiter) = (Session::open(&db).await, Session::open(&db).await);
     holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         let message = "SELECT set_config('client_connection_check_interval', '100', true); SELECT pg_advisory_xact_lock(42)";
         waiter.send(message).await
     });

@@ -2,6 +2,7 @@
 //! long they last.
 
 use advisory_tests::Database;
+use advisory_tests::futures::spawn;
 use advisory_tests::postgres::Session;
 
 #[tokio::test]
@@ -92,8 +93,7 @@ async fn a_cancelled_statement_says_the_same_whoever_asked() {
     let own = "SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)";
     let own = words(session.send(own).await.unwrap_err());
     let pid = session.run("SELECT pg_backend_pid()").await.remove(0);
-    let sleeping =
-        tokio::spawn(async move { session.send("SELECT pg_sleep(61)").await.unwrap_err() });
+    let sleeping = spawn(async move { session.send("SELECT pg_sleep(61)").await.unwrap_err() });
     db.until_active("SELECT pg_sleep(61)").await;
     db.run(&format!("SELECT pg_cancel_backend({pid})")).await;
     assert_eq!(words(sleeping.await.unwrap()), own);

@@ -2,6 +2,7 @@
 //! after a wait.
 
 use advisory_tests::Database;
+use advisory_tests::futures::spawn;
 use advisory_tests::postgres::Session;
 
 /// What a session reads after its wait for a holder that has committed a row meanwhile.
@@ -13,7 +14,7 @@ async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<Str
     holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
     waiter.run(before).await;
     let (waits, end) = (waits.to_owned(), end.to_owned());
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         let rows = match waiter.send(&waits).await {
             Ok(rows) => rows,
             Err(error) => return Err(advisory_tests::postgres::code(&error)),

@@ -1,6 +1,7 @@
 //! PostgreSQL's own behaviour with timeouts, on which the code relies: when each starts, and what
 //! it ends.
 
+use advisory_tests::futures::spawn;
 use advisory_tests::postgres::Session;
 use advisory_tests::{Database, assert_matches};
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ async fn lock_timeout_counts_for_each_wait_and_not_for_all_of_them() {
         .run("SELECT pg_advisory_lock(key) FROM generate_series(1, 5) AS key")
         .await;
     let started = Instant::now();
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         session
             .run("SET lock_timeout = '4s'; SELECT pg_advisory_lock(key) FROM generate_series(1, 5) AS key")
             .await

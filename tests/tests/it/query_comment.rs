@@ -9,14 +9,13 @@ use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
 use advisory_tests::bookings::{database, key_of};
-use advisory_tests::futures::dropped;
+use advisory_tests::futures::{dropped, spawn_blocking};
 use advisory_tests::odd_texts::{Texts, assert_nothing_was_smuggled};
 use advisory_tests::{Database, blocking, pid_of};
 use diesel::QueryResult;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::process::Command;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 
 const ROLE: &str = "ADVISORY_TEST_SHOWN_ROLE";
 const AN_HOUR: Duration = Duration::from_secs(3600);
@@ -175,7 +174,11 @@ async fn a_process_shows_the_rendered_key_or_nothing_when_it_says_so() {
             "query_comment::the_process_that_shows_something_else",
         ]);
         child.env(ROLE, role);
-        let ended = spawn_blocking(move || child.output().unwrap()).await;
+        let run = move || {
+            advisory_tests::share_template(&mut child);
+            child.output().unwrap()
+        };
+        let ended = spawn_blocking(run).await;
         let output = ended.unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(

@@ -1,11 +1,11 @@
 //! No pattern and no key can end the comment that shows it, or add a statement to the message.
 
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, Wait, session, xact};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::odd_texts::{Texts, assert_nothing_was_smuggled};
 use advisory_tests::{Database, blocking};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
-use tokio::task::spawn_blocking;
 
 struct Odd(&'static str);
 
@@ -84,7 +84,7 @@ async fn no_pattern_ends_the_comment_or_smuggles_a_statement() {
             own.get_result(&mut conn).await.unwrap()
         };
         let url = db.url().replace(&own, &name);
-        let ended = tokio::spawn(async move { no_text_ends_the_comment(&url, 500).await }).await;
+        let ended = spawn(async move { no_text_ends_the_comment(&url, 500).await }).await;
         db.run(&format!("DROP DATABASE {name} WITH (FORCE)")).await;
         ended.unwrap();
     }

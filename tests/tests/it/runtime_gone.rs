@@ -3,6 +3,7 @@
 
 use advisory_runtime::{Request, session, xact};
 use advisory_tests::bookings::database;
+use advisory_tests::futures::spawn_blocking;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 
 /// Runs a call on its own runtime, which is shut down while a statement runs that would take a
@@ -35,9 +36,7 @@ async fn ends_in_a_statement(is_session: bool) {
     )
     .await;
     assert_eq!(db.locks().await.len(), 1);
-    tokio::task::spawn_blocking(move || drop(runtime))
-        .await
-        .unwrap();
+    spawn_blocking(move || drop(runtime)).await.unwrap();
     db.until_no_locks().await;
 }
 

@@ -5,6 +5,7 @@ use advisory_runtime::{session, xact};
 use advisory_tests::bookings::database;
 use advisory_tests::dropped_call::{SOON, until_ended};
 use advisory_tests::futures::is_ready_within;
+use advisory_tests::pauses::pause;
 use advisory_tests::{Database, Proxy, assert_error, debug_checks_are_on, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::poll_fn;
@@ -77,7 +78,7 @@ fn a_waiter_whose_message_comes_late_leaves_the_queue() {
     let polls = if debug_checks_are_on() { 2 } else { 1 };
     let sent = async |least: usize| {
         while proxy.cancel_requests() < least {
-            tokio::task::yield_now().await;
+            pause().await;
         }
     };
     // On a connection of its own each time: the answer to an earlier check would come first.

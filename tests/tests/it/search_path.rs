@@ -4,6 +4,7 @@ use crate::calls::book;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, key_of, run};
 use advisory_tests::dropped_call::until_ended;
+use advisory_tests::futures::spawn;
 use advisory_tests::{LockedKey, assert_matches, pid_of};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -34,7 +35,7 @@ async fn hostile_objects_on_the_search_path_change_nothing() {
     }
     let held = xact::begin(&mut first, key_of(7)).await.unwrap();
     assert_eq!(db.locks().await.len(), 1, "a real lock");
-    let waiting = tokio::spawn(async move {
+    let waiting = spawn(async move {
         let booked = book(&mut second, 7, "Ada").await;
         (booked, second)
     });

@@ -3,12 +3,12 @@
 
 use advisory_runtime::{Error, advisory_lock, blocking, session, xact};
 use advisory_tests::bookings::{execute, run};
-use advisory_tests::futures::dropped;
+use advisory_tests::futures::{dropped, spawn_blocking};
+use advisory_tests::pauses::pause;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
-use tokio::task::spawn_blocking;
 
 /// Waits for a line of the server's log that contains both texts, with the lines that belong to it.
 async fn until_logged(server: &OwnServer, first: &str, second: &str) {
@@ -23,7 +23,7 @@ async fn until_logged(server: &OwnServer, first: &str, second: &str) {
             started.elapsed() < Duration::from_secs(30),
             "no {first} and {second} in:\n{log}"
         );
-        tokio::task::yield_now().await;
+        pause().await;
     }
 }
 

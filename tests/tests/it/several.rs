@@ -3,6 +3,7 @@
 
 use advisory_runtime::{Error, Key, LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::bookings::{database, execute, insert};
+use advisory_tests::futures::spawn;
 use advisory_tests::{Database, LockedKey, Proxy, assert_error};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -223,7 +224,7 @@ async fn transfers_in_opposite_directions_never_deadlock() {
     let clients: Vec<_> = (0..16)
         .map(|client: i64| {
             let pool = pool.clone();
-            tokio::spawn(async move {
+            spawn(async move {
                 for round in 0..50 {
                     let (a, b) = ((client + round) % 3, (client + 2 * round + 1) % 3);
                     transfer(&mut pool.get().await.unwrap(), a, b).await?;

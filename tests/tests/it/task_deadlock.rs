@@ -3,6 +3,7 @@
 
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::bookings::{database, execute};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::{assert_matches, debug_checks_are_on};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -177,7 +178,7 @@ async fn two_threads_on_blocking_connections_are_found_too() {
     let side = |from: i64, to: i64| {
         let (pool, meet) = (pool.clone(), std::sync::Arc::clone(&meet));
         async move {
-            let side = tokio::task::spawn_blocking(move || outer(&pool, from, to, &meet));
+            let side = spawn_blocking(move || outer(&pool, from, to, &meet));
             side.await.unwrap()
         }
     };
@@ -196,7 +197,7 @@ async fn a_cycle_of_three_tasks_on_threads_is_found() {
     let meet = std::sync::Arc::new(Barrier::new(3));
     let sides = [[1, 2], [2, 3], [3, 1]].map(|[from, to]| {
         let (pool, meet) = (pool.clone(), std::sync::Arc::clone(&meet));
-        tokio::spawn(async move { by_xact(&pool, from, to, &meet).await })
+        spawn(async move { by_xact(&pool, from, to, &meet).await })
     });
     let mut refused = 0;
     for side in sides {

@@ -5,6 +5,7 @@ use advisory_runtime::testing::Observer;
 use advisory_runtime::{Request, Wait, advisory_lock, lock_key, session};
 use advisory_tests::Database;
 use advisory_tests::bookings::{bookings, committed, database, execute, insert, key_of, run};
+use advisory_tests::futures::spawn;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use std::panic::AssertUnwindSafe;
@@ -176,7 +177,7 @@ async fn states_are_waited_for_and_missed() {
     let told = panic_of(observer.until_free((7, 8))).await;
     assert!(told.contains("somebody still holds"), "{told}");
     let request = Request::new((7, 8)).wait(Wait::Forever);
-    let waiter = tokio::spawn(async move { session::acquire(&mut b, request).await.map(drop) });
+    let waiter = spawn(async move { session::acquire(&mut b, request).await.map(drop) });
     let mut patient = Observer::new(db.connect().await);
     patient.until_waiting((7, 8)).await;
     assert!(patient.is_waited_for((7, 8)).await);

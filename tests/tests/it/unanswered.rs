@@ -1,20 +1,13 @@
 //! A session that did not answer a renewal in time is ended, so no later statement on it is
 //! cancelled, whatever its pool does.
 
-use crate::sync_job::database;
-use advisory_runtime::claim::{self, Claim, Claimed};
+use crate::sync_job::{brief, database};
+use advisory_runtime::claim;
 use advisory_tests::{assert_matches, pid_of};
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
 use std::time::Duration;
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
-#[claim(ttl = "2s", renew = "100ms")]
-struct Brief {
-    id: i64,
-}
 
 /// A manager that considers every connection good.
 struct Trusting(String);
@@ -42,12 +35,7 @@ async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
     let pool = bb8::Pool::builder().max_size(1);
     let pool: bb8::Pool<Trusting> = pool.build(Trusting(db.url().to_owned())).await.unwrap();
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let job: Claimed<Brief> = claim::next("worker")
-        .first(&mut conn)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(job.id, 1);
+    let job = brief(&mut conn).await;
     let pid = pid_of(&mut pool.get().await.unwrap()).await;
     other
         .batch_execute("BEGIN; LOCK TABLE sync_jobs")

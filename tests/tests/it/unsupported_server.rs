@@ -3,6 +3,7 @@
 
 use advisory_runtime::{blocking, session};
 use advisory_tests::bookings::database;
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{Database, Proxy, assert_error, pid_of};
 
 /// In this database the functions for keys of these types grant everything and lock nothing.
@@ -19,8 +20,7 @@ async fn grant_all(db: &Database, types: &str) {
 async fn is_refused(db: &Database) {
     assert_error!(session::verify(&db.deadpool(2)).await, UnsupportedServer);
     let url = db.url().to_owned();
-    let verified =
-        tokio::task::spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
+    let verified = spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
     assert_error!(verified.await.unwrap(), UnsupportedServer);
     db.until_no_locks().await;
 }
@@ -98,8 +98,7 @@ async fn a_worker_node_of_citus_is_refused() {
     let db = node(1).await;
     assert_error!(session::verify(&db.deadpool(2)).await, NotCoordinator);
     let url = db.url().to_owned();
-    let verified =
-        tokio::task::spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
+    let verified = spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
     assert_error!(verified.await.unwrap(), NotCoordinator);
     db.until_no_locks().await;
 }

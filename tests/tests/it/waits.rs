@@ -2,6 +2,8 @@
 
 use advisory_runtime::{Request, xact};
 use advisory_tests::bookings::{database, finish};
+use advisory_tests::futures::spawn;
+use advisory_tests::pauses::pause;
 use advisory_tests::{AdvisoryLock, LockedKey, assert_error};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
@@ -16,7 +18,7 @@ async fn the_budget_is_for_all_keys_together() {
     let held_second = xact::begin(&mut second, 2).await.unwrap();
     let mut conn = db.connect().await;
     let started = Instant::now();
-    let waiter = tokio::spawn(async move {
+    let waiter = spawn(async move {
         let request = Request::all([1, 2]).wait(Duration::from_secs(2));
         xact::begin(&mut conn, request).await.map(drop)
     });
@@ -24,13 +26,13 @@ async fn the_budget_is_for_all_keys_together() {
     let waits_or_has = async |key| {
         let waited_for = |lock: &AdvisoryLock| lock.key == LockedKey::Bigint(key) && !lock.granted;
         while !waiter.is_finished() && !db.locks().await.iter().any(waited_for) {
-            tokio::task::yield_now().await;
+            pause().await;
         }
     };
     waits_or_has(1).await;
     // This test is about time, so there is no state to wait for.
     while started.elapsed() < Duration::from_millis(1500) {
-        tokio::task::yield_now().await;
+        pause().await;
     }
     finish(held_first).await;
     waits_or_has(2).await;

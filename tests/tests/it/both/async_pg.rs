@@ -165,5 +165,5 @@ pub(crate) async fn test_transaction(
 pub(crate) fn spawn<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
-    tokio::spawn(call)
+    advisory_tests::futures::spawn(call)
 }

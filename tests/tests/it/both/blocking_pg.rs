@@ -42,12 +42,13 @@ mod waits;
 use super::BoxFuture;
 use crate::blocking_calls;
 use advisory_runtime::{Error, Request, advisory_lock};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{Database, blocking};
 use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
 use diesel::r2d2::{ConnectionManager, Pool, PooledConnection};
 use diesel::{Connection, QueryResult};
 use tokio::runtime::Handle;
-use tokio::task::{JoinHandle, block_in_place, spawn_blocking};
+use tokio::task::{JoinHandle, block_in_place};
 
 pub(crate) const IS_BLOCKING: bool = true;
 

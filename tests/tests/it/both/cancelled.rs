@@ -5,10 +5,10 @@ use super::{Conn, acquire, begin, connect, end, execute, pid_of, settings};
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::Database;
 use advisory_tests::bookings::database;
+use advisory_tests::futures::spawn_blocking;
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use std::time::{Duration, Instant};
-use tokio::task::spawn_blocking;
 
 const ROUNDS: u32 = 80;
 const LONG: Duration = Duration::from_secs(600);
