@@ -39,6 +39,8 @@ pub(crate) use event::{Event, Observer, tell};
 pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use failure::{Failure, RowError, failure_of};
 pub(crate) use hold::{Hold, Inside, Phase};
+#[cfg(feature = "diesel-async")]
+pub(crate) use keeper::Task;
 pub(crate) use keeper::{Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};

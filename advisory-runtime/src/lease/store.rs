@@ -5,7 +5,7 @@ use super::tries::{LAST_TRY, Refusal};
 use super::{Error, Lease, Request, Row, Table};
 use crate::driver::timeout;
 use crate::pool::Pool;
-use crate::rows::{Borrowed, Keeper, Pooled, UNANSWERED};
+use crate::rows::{Borrowed, Keeper, Pooled, Task, UNANSWERED};
 use crate::{Connection as _, PoolError, Wait};
 use std::panic::catch_unwind;
 use std::pin::pin;
@@ -82,6 +82,7 @@ pub trait Store: Clone + Send + Sync + 'static {
                 "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder",
             );
         }
+        let task: Task = Box::pin(task);
         drop(runtime.spawn(task));
         Ok(())
     }

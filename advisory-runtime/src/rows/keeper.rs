@@ -20,6 +20,7 @@ pub(crate) use kept::Kept;
 use kept::Queue;
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -124,6 +125,10 @@ impl Name {
         Self { rows, pool, table }
     }
 }
+
+/// A task, boxed because tokio moves it several times. Since its type is erased, tokio's code for
+/// tasks is not compiled for each type of row.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The keeper of this process.
 static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| Arc::new(Keeper::new(Home::Thread)));
@@ -245,7 +250,7 @@ impl Keeper {
     }
 
     /// Runs a task on the keeper's runtime. Without a runtime it is dropped.
-    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) -> bool {
+    pub(crate) fn spawn(self: &Arc<Self>, task: Task) -> bool {
         let mut state = self.state();
         if self.start(&mut state).is_err() {
             return false;
@@ -255,8 +260,7 @@ impl Keeper {
         };
         state.tasks += 1;
         drop(state);
-        // Boxed, since a task moves its future several times.
-        let (running, task) = (Running(Arc::clone(self)), Box::pin(task));
+        let running = Running(Arc::clone(self));
         drop(runtime.spawn(async move {
             let _running = running;
             task.await;

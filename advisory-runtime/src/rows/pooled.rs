@@ -3,12 +3,12 @@
 use super::reach::{
     Outside, Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
 };
-use super::unless;
+use super::{Task, unless};
 use crate::driver::{Driver, timeout};
 use crate::error::ProductError as _;
 use crate::{Connection, Pool, PoolError};
 use diesel_async::AsyncPgConnection;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -32,8 +32,11 @@ pub struct Pooled<P> {
 struct Own {
     open: Option<Box<AsyncPgConnection>>,
     /// Goes on when the statement that wants it is given up: the next one has it sooner.
-    opening: Option<JoinHandle<Result<AsyncPgConnection, PoolError>>>,
+    opening: Option<JoinHandle<Opened>>,
 }
+
+type Opened = Result<AsyncPgConnection, PoolError>;
+type Opening = Pin<Box<dyn Future<Output = Opened> + Send>>;
 
 impl Own {
     /// The answer. A connection that was open before gets half of the time, so that a new one can
@@ -53,11 +56,12 @@ impl Own {
         }
         let opening = self.opening.get_or_insert_with(|| {
             let (pool, limit) = (pool.clone(), answer.max(OPENING));
-            tokio::spawn(async move {
+            let opening: Opening = Box::pin(async move {
                 let opened = timeout(limit, pool.dedicated()).await;
                 let late = || format!("the server did not accept it within {limit:.1?}");
                 opened.unwrap_or_else(|| Err(PoolError::dedicated(late())))
-            })
+            });
+            tokio::spawn(opening)
         });
         let opened = opening.await;
         self.opening = None;
@@ -90,7 +94,7 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
         let (mut reply, answered) = oneshot::channel();
         let pool = self.pool.clone();
         if let Some(runtime) = &self.runtime {
-            drop(runtime.spawn(async move {
+            let task: Task = Box::pin(async move {
                 // Once nobody waits for the answer, this no longer waits for a connection.
                 let conn = unless(pin!(reply.closed()), pin!(pool.connection())).await;
                 let result = match conn {
@@ -99,7 +103,8 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
                     Some(Ok(conn)) => send_on(conn, &*step, answer).await,
                 };
                 drop(reply.send(result));
-            }));
+            });
+            drop(runtime.spawn(task));
         } else {
             drop(reply);
         }

@@ -27,7 +27,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
     }
 
     fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<(), &'static str> {
-        if Keeper::of_process().spawn(task) {
+        if Keeper::of_process().spawn(Box::pin(task)) {
             Ok(())
         } else {
             Err("the thread for the renewals could not be started")

@@ -1,6 +1,6 @@
 //! The rows of one table, which the keeper renews together.
 
-use super::{Due, Keeper, Name, Queue, Rows, observe};
+use super::{Due, Keeper, Name, Queue, Rows, Task, observe};
 use crate::PoolError;
 use crate::rows::answer::{Renewed, Settled};
 use crate::rows::event::Event;
@@ -275,17 +275,19 @@ impl<R: Rows> Due for Group<R> {
         while !held.is_empty() {
             let batch = held.split_off(held.len().saturating_sub(MOST));
             let (group, keeper) = (Arc::clone(&self), Arc::clone(keeper));
-            drop(tokio::spawn(async move {
+            let task: Task = Box::pin(async move {
                 group.renew(batch).await;
                 keeper.wake.notify_one();
-            }));
+            });
+            drop(tokio::spawn(task));
         }
         if !in_transaction.is_empty() {
             let (group, keeper) = (Arc::clone(&self), Arc::clone(keeper));
-            drop(tokio::spawn(async move {
+            let task: Task = Box::pin(async move {
                 group.settle(in_transaction).await;
                 keeper.wake.notify_one();
-            }));
+            });
+            drop(tokio::spawn(task));
         }
     }
 }

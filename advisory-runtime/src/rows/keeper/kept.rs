@@ -7,7 +7,7 @@
 //! ended by statements of its own, so that no row holds up its neighbours.
 
 use super::tries::Tries;
-use super::{Group, Keeper, Rows, observe};
+use super::{Group, Keeper, Rows, Task, observe};
 use crate::PoolError;
 use crate::rows::end::Ended;
 use crate::rows::event::Event;
@@ -187,10 +187,10 @@ impl<R: Rows> PendingEnd<R> {
             self.reply(Err(late.into()));
         }
         let keeper = Arc::clone(&self.kept.keeper);
-        keeper.spawn(async move {
+        keeper.spawn(Box::pin(async move {
             sleep_until(again).await;
             self.submit(Place::Keeper);
-        });
+        }));
     }
 }
 
@@ -247,10 +247,11 @@ struct Sender<R: Rows> {
 
 impl<R: Rows> Sender<R> {
     fn start(self, keeper: &Arc<Keeper>) {
-        match self.place {
-            // Boxed, since a task moves its future several times.
-            Place::Here => drop(tokio::spawn(Box::pin(self.run()))),
-            Place::Keeper => drop(keeper.spawn(self.run())),
+        let place = self.place;
+        let task: Task = Box::pin(self.run());
+        match place {
+            Place::Here => drop(tokio::spawn(task)),
+            Place::Keeper => drop(keeper.spawn(task)),
         }
     }
 
