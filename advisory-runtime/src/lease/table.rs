@@ -235,8 +235,8 @@ impl Table {
 
     /// The advisory lock of a grant's statement: one for each key and table.
     pub(super) fn grant_lock(&self, key_hash: &[u8; 32]) -> i64 {
-        let [a, b, c, d, e, f, g, h, ..] = *key_hash;
-        i64::from_be_bytes([a, b, c, d, e, f, g, h]) ^ self.texts.grant_lock
+        let first = key_hash.first_chunk().copied().unwrap_or_default();
+        i64::from_be_bytes(first) ^ self.texts.grant_lock
     }
 }
 
