@@ -1,6 +1,7 @@
 //! A job table and the columns of its claims, from a program's inventory or from options.
 
 use advisory_pattern::ClaimRecord;
+use advisory_runtime::claim::Schema;
 use clap::Args;
 
 use crate::failure::{Result, bail};
@@ -177,6 +178,11 @@ impl JobTable {
     pub(crate) fn label(&self) -> String {
         let schema = self.schema.iter().map(|schema| format!("{schema}."));
         one_line(&(schema.collect::<String>() + &self.name))
+    }
+
+    /// What a migration adds to the table.
+    pub(crate) fn definition(&self) -> Schema {
+        Schema::of_claim(self.schema.as_deref(), &self.name, self.claim.clone())
     }
 
     /// The column that an argument names.

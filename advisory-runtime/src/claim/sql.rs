@@ -20,7 +20,6 @@ pub(super) mod limit;
 pub(super) mod listen;
 mod many;
 mod position;
-pub(super) mod schema;
 mod state;
 mod statement;
 mod text_cache;

@@ -8,7 +8,7 @@ use crate::database::rows;
 use crate::failure::Result;
 use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
-use crate::migration::claim::{hash_of, indexes};
+use crate::migration::claim::hash_of;
 use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that have the columns of a claim, and so may be job tables.
@@ -138,7 +138,7 @@ fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Vec<Proble
 
 fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Vec<Problem>) {
     let label = table.label();
-    let needed = indexes(table);
+    let needed = table.definition().indexes();
     for (name, definition) in &needed {
         let (columns, condition) = definition.split_once(" WHERE ").unwrap_or((definition, ""));
         let columns = columns.strip_prefix('(').unwrap_or(columns);
