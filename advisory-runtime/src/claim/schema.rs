@@ -113,7 +113,7 @@ impl Schema {
     pub fn down(&self) -> String {
         let table = self.qualified(&self.table);
         let indexes = self.indexes().into_iter();
-        let indexes: String = indexes
+        let indexes: Vec<_> = indexes
             .map(|(name, _)| format!("DROP INDEX IF EXISTS {};\n", self.qualified(&name)))
             .collect();
         let columns = self
@@ -123,7 +123,8 @@ impl Schema {
             "DROP TRIGGER IF EXISTS advisory_claim_inserted ON {table};\n\
              DROP TRIGGER IF EXISTS advisory_claim_released ON {table};\n\
              DROP TRIGGER IF EXISTS advisory_claim_deleted ON {table};\n\
-             {indexes}ALTER TABLE {table}\n{};\n",
+             {}ALTER TABLE {table}\n{};\n",
+            indexes.concat(),
             columns.collect::<Vec<_>>().join(",\n")
         )
     }

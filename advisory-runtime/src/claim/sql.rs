@@ -60,8 +60,12 @@ pub(super) fn quoted(name: &str) -> String {
 }
 
 /// Writes a text as a literal that does not depend on `standard_conforming_strings`.
-fn literal(text: &str) -> String {
-    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+pub(super) fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        return format!("E'{}'", quoted.replace('\\', "\\\\"));
+    }
+    format!("'{quoted}'")
 }
 
 /// Returns the table's quoted name, with its schema if it has one: `"schema"."table"`.
@@ -92,7 +96,7 @@ pub(super) fn index<T: Claim>() -> Option<String> {
 }
 
 /// Returns the condition of a partial index.
-fn only(conditions: &[String]) -> String {
+pub(super) fn only(conditions: &[String]) -> String {
     if conditions.is_empty() {
         return String::new();
     }

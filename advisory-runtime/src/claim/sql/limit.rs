@@ -187,7 +187,7 @@ pub(in crate::claim) fn indexes<T: Claim>() -> Vec<String> {
 
 /// Returns the definitions of the indexes on the rows of a value in order, and on the claimed rows
 /// of a value.
-pub(super) fn indexes_of(
+pub(in crate::claim) fn indexes_of(
     column: &str,
     order: &str,
     pending: Vec<String>,
