@@ -44,8 +44,8 @@ pub trait Claim: Sized + Send + Sync + 'static {
         + QuerySource<FromClause: QueryFragment<Pg> + Send + Sync>
         + Default
         + 'static;
-    /// The key's columns, which are unique together and never NULL: [`One`] column, or a tuple of
-    /// them.
+    /// The key's columns, which are unique together and never NULL: [`One`](super::One) column, or a
+    /// tuple of them.
     type Key: KeyColumns<Self::Table> + 'static;
     /// The values of the key in this row.
     type KeyValue<'a>: RowKey<Self::Key> + Send;
@@ -54,7 +54,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// The column that identifies the claim that holds the row.
     type LockedBy: Column<Table = Self::Table, SqlType: HolderType>;
     /// The column for the time at which the row was completed; [`Absent`] if rows are never
-    /// completed for good, [`Deleted`] if completed rows are deleted.
+    /// completed for good, [`Deleted`](super::Deleted) if completed rows are deleted.
     type CompletedAt: MaybeTime<Self::Table>;
     /// The column for the time at which the row failed for good; [`Absent`] if rows do not fail.
     type FailedAt: MaybeTime<Self::Table>;

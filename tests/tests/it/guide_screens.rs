@@ -221,7 +221,11 @@ async fn the_file_of_leases_grows_as_the_page_says() {
     while autovacuums(&mut conn).await > 0 {
         pause().await;
     }
-    let alone = bytes_for_each_key(&server, &mut conn).await;
+    let mut alone = bytes_for_each_key(&server, &mut conn).await;
+    if alone >= 90 {
+        // Whatever had a snapshot on a busy machine added to it.
+        alone = bytes_for_each_key(&server, &mut conn).await;
+    }
     beside
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
         .await
