@@ -44,7 +44,7 @@ impl Table {
         self.affects(conn, Form::Free, &values, lock).await
     }
 
-    /// Sets the holder's data, or erases it; returns `false` if the lease is no longer held.
+    /// Sets the holder's data; `None` erases it. Returns `false` if the lease was lost.
     ///
     /// # Locking
     ///

@@ -98,7 +98,7 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseG
 /// ```no_run
 /// use advisory_runtime::lease::{self, Error, Source};
 ///
-/// /// Once a day: rows of keys that are no longer used.
+/// /// Removes expired rows. Call it once a day.
 /// async fn clean(pool: &impl Source) -> Result<(), Error> {
 ///     println!("{} rows removed", lease::sweep(pool).await?);
 ///     Ok(())

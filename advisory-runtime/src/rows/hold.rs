@@ -99,7 +99,7 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Records that the row is no longer held.
+    /// Marks the hold as lost.
     pub(crate) fn lose(&self) {
         let mut state = self.state();
         state.is_lost |= state.phase != Phase::Ended;

@@ -66,8 +66,8 @@ pub(crate) trait Step: Send + Sync + 'static {
     /// `true` for a renewal, which waits neither for a locked row nor for another step.
     const IS_RENEWAL: bool = false;
 
-    /// Returns `true` if the answer can be the effect of the same statement on the other connection,
-    /// such as that a row is no longer held. Then the other answer is awaited too.
+    /// Returns `true` if the same statement on the other connection may have caused this answer, such
+    /// as "not held". Then the other answer is awaited too.
     fn may_be_of_twin(_: &Self::Answer) -> bool {
         false
     }

@@ -56,16 +56,15 @@ impl Found {
     /// a busy machine, or while a change of the table waits for its lock.
     fn expiries(&mut self, events: &[JobEvent]) {
         let (mut until, mut count) = (i64::MAX, 0);
-        for event in events
-            .iter()
-            .filter(|event| event.change != Change::Renewed)
-        {
-            count = if event.at >= until { count + 1 } else { 0 };
-            if count == 2 {
-                self.add(Rule::Expired, format!("two attempts before {event:?}"));
+        for event in events {
+            if event.change != Change::Renewed {
+                count = if event.at >= until { count + 1 } else { 0 };
+                if count == 2 {
+                    self.add(Rule::Expired, format!("two attempts before {event:?}"));
+                }
             }
             until = match event.change {
-                Change::Claimed => event.until,
+                Change::Claimed | Change::Renewed => event.until,
                 _ => i64::MAX,
             };
         }

@@ -399,6 +399,21 @@ fn a_claim_that_expires_while_everybody_lives_is_found() {
 }
 
 #[test]
+fn an_end_after_a_renewal_is_not_an_expiry() {
+    let mut records = sound_jobs();
+    records.is_reachable = true;
+    // One attempt expires, and the next one is renewed.
+    claimed(&mut records, 3, 200);
+    claimed(&mut records, 3, 211);
+    event(&mut records, 3, Change::Renewed, 220, 230);
+    let renewal = records.job_events.len() - 1;
+    ended(&mut records, 3, Change::Completed, 225, 2);
+    assert_eq!(broken(&records), []);
+    records.job_events[renewal].until = 224;
+    assert_eq!(broken(&records), [Rule::Expired]);
+}
+
+#[test]
 fn a_job_that_fails_because_of_its_neighbour_is_found() {
     let mut records = sound_jobs();
     records.has_one_cause = true;

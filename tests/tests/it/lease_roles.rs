@@ -150,7 +150,7 @@ async fn a_read_only_role_gets_an_error_that_says_so() {
     let (pool, events) = (db.deadpool(1), Events::default());
     let leases = Leases::new(pool.clone()).observe(events.observer());
     let held = leases.acquire(key("k").renew(BRIEF)).await.unwrap();
-    // Also a connection that the pool opens in place of one whose answer was late.
+    // The pool may replace a connection that answers late, so new ones are read-only too.
     db.set("default_transaction_read_only = on").await;
     let read_only = "SET default_transaction_read_only = on";
     execute(&mut pool.get().await.unwrap(), read_only)

@@ -232,8 +232,8 @@ fn triggers_seen() -> MutexGuard<'static, HashMap<TypeId, bool>> {
 }
 
 /// Ends claims with one statement, which waits for locked rows for a short time at most. Returns
-/// which of them it ended, in order. The caller must end the others one by one: they are no longer
-/// held, or their row is locked or refuses the end.
+/// one value for each claim, in order: `true` if it was ended. The caller must end the others one
+/// by one, because they are lost, or because their row is locked or refuses the end.
 pub(crate) async fn end_all<T: Claim, D: Queries>(
     conn: &mut D,
     ends: &[OneEnd<'_, T>],
