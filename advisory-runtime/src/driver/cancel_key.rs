@@ -136,15 +136,144 @@ impl AsyncWrite for Written {
 
 #[cfg(test)]
 mod tests {
-    use super::{CANCEL_CODE, TLS_REQUEST, Written};
+    use super::{CANCEL_CODE, CancelKey, NoEncryption, TLS_REQUEST, Written};
     use std::pin::Pin;
-    use std::task::{Context, Waker};
-    use tokio::io::AsyncWrite;
+    use std::task::{Context, Poll, Waker};
+    use tokio::io::{
+        AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
+    };
+    use tokio_postgres::config::{SslMode, SslNegotiation};
+    use tokio_postgres::tls::{ChannelBinding, TlsStream};
+    use tokio_postgres::{CancelToken, Config, Error};
 
     const PROCESS: u32 = 4_711;
 
+    /// The client's end of a connection to the server below.
+    struct Socket(DuplexStream);
+
+    impl TlsStream for Socket {
+        fn channel_binding(&self) -> ChannelBinding {
+            ChannelBinding::none()
+        }
+    }
+
+    impl AsyncRead for Socket {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            read: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, read)
+        }
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(context, bytes)
+        }
+
+        fn poll_flush(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(context)
+        }
+
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(context)
+        }
+    }
+
+    /// One message of the start-up: a letter, the length, the content.
+    fn message(tag: u8, content: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(content.len() + 4).unwrap();
+        [&[tag], &length.to_be_bytes()[..], content].concat()
+    }
+
+    /// Answers the start-up of one session, and sends it this key.
+    async fn serve(mut client: DuplexStream, key: Option<Vec<u8>>) {
+        loop {
+            let length = client.read_u32().await.unwrap();
+            let mut opening = vec![0; usize::try_from(length).unwrap() - 4];
+            client.read_exact(&mut opening).await.unwrap();
+            if opening != TLS_REQUEST[4..] {
+                break;
+            }
+            client.write_all(b"S").await.unwrap();
+        }
+        let mut answer = message(b'R', &0_u32.to_be_bytes());
+        if let Some(key) = key {
+            answer.extend(message(b'K', &key));
+        }
+        answer.extend(message(b'Z', b"I"));
+        client.write_all(&answer).await.unwrap();
+    }
+
+    fn token(config: &Config, key: Option<Vec<u8>>) -> Result<CancelToken, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let (client, server) = duplex(1_024);
+            let connecting = config.connect_raw(Socket(client), NoEncryption);
+            let (connected, ()) = tokio::join!(connecting, serve(server, key));
+            connected.map(|(client, _)| client.cancel_token())
+        })
+    }
+
+    /// Every way in which the client asks for TLS, and whether requests have to.
+    fn configs() -> [(Config, bool); 4] {
+        use SslNegotiation::{Direct, Postgres};
+        let config = |mode, negotiation| {
+            let mut config = Config::new();
+            config.user("ada");
+            config.ssl_mode(mode).ssl_negotiation(negotiation);
+            config
+        };
+        [
+            (config(SslMode::Disable, Postgres), false),
+            (config(SslMode::Prefer, Postgres), false),
+            (config(SslMode::Require, Postgres), true),
+            (config(SslMode::Require, Direct), true),
+        ]
+    }
+
     fn key_data(secret: usize) -> Vec<u8> {
         [&PROCESS.to_be_bytes()[..], &vec![0xAB; secret]].concat()
+    }
+
+    /// Fails when a new tokio-postgres writes its requests in another way: then no call sends one,
+    /// and session-level locks are refused.
+    #[test]
+    fn the_process_id_is_read_off_the_token_of_the_client_in_use() {
+        for (config, needs_tls) in configs() {
+            for secret in [4, 32, 256] {
+                match token(&config, Some(key_data(secret))) {
+                    Ok(token) => {
+                        let process = Some(PROCESS);
+                        let told = CancelKey { process, needs_tls };
+                        assert_eq!(CancelKey::of(&token), told, "{secret}, {config:?}");
+                        assert!(told.can_be_of_a_process());
+                    }
+                    // A client of protocol 3.0, to whom no server sends such a key.
+                    Err(error) => assert_ne!(secret, 4, "{error}, {config:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_tells_no_process_id_is_not_taken_for_a_process() {
+        for (config, _) in configs() {
+            let told = CancelKey::of(&token(&config, None).unwrap());
+            assert!(told.process.is_none(), "{told:?}, {config:?}");
+            assert!(!told.can_be_of_a_process());
+        }
     }
 
     fn written(requests: &[&[u8]]) -> Written {

@@ -78,7 +78,8 @@ impl LockInfo<diesel::pg::PgConnection> {
     ///
     /// # Errors
     ///
-    /// Like `check` on a connection of diesel-async.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
+    /// for any other error, such as in a failed transaction.
     pub fn check<C: crate::connection::blocking::Connection>(
         &self,
         conn: &mut C,

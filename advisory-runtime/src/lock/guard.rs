@@ -193,7 +193,11 @@ impl<O: ?Sized> LockGuard<'_, O, PgConnection> {
     ///
     /// # Errors
     ///
-    /// Like `finish` on a connection of diesel-async.
+    /// The body's own error, unchanged, even if the rollback fails. For an `Ok` that could not be
+    /// committed: [`Error::RolledBack`] (25P02), [`Error::TransactionEnded`] (25P01),
+    /// [`Error::HoldExceeded`], [`Error::CommitUnknown`] or [`Error::Database`]. Under a
+    /// session-level lock [`Error::LockLost`], [`Error::HoldExceeded`], [`Error::RolledBack`],
+    /// [`Error::ForeignTransaction`] or [`Error::Database`].
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
         match crate::driver::block_on(self.end(result.is_ok())) {
             Ok(()) => result,

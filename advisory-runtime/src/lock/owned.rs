@@ -274,12 +274,18 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLockGuard<C, PgConnection> {
-    /// Asks the server, in one round trip, whether this session still holds the lock. A blocking
-    /// connection does not notice between two statements that it has ended.
+    /// Asks the server whether this session still holds the lock. A blocking connection does not
+    /// notice between two statements that it has ended.
+    ///
+    /// # Locking
+    ///
+    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
+    /// the lock's mode.
     ///
     /// # Errors
     ///
-    /// Like `check` on a connection of diesel-async.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
+    /// for any other error, such as in a failed transaction.
     pub fn check(&mut self) -> Result<(), Error> {
         crate::driver::block_on(self.check_inner())
     }
@@ -289,7 +295,9 @@ impl<C> OwnedLockGuard<C, PgConnection> {
     ///
     /// # Errors
     ///
-    /// Like `finish` on a connection of diesel-async.
+    /// The error of the result, unchanged. For an `Ok`: [`Error::LockLost`] if the lock was no
+    /// longer held, [`Error::HoldExceeded`], and [`Error::RolledBack`] or
+    /// [`Error::ForeignTransaction`] if a transaction was left open.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
         crate::driver::block_on(self.end_with::<_, _, Error>(result))
     }
