@@ -24,6 +24,7 @@ use crate::rows::{End, Observer, Reach, may_stick, number_of_pool, tell};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
+use futures_util::stream::{FuturesUnordered, Stream as _};
 use shared::Shared;
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
@@ -332,7 +333,7 @@ where
     });
     let mut give_back = pin!(feed::give_back(&shared));
     let (mut outcome, mut is_deaf) = (None, false);
-    let mut jobs = Vec::new();
+    let mut jobs = FuturesUnordered::new();
     let mut grace = pin!(None);
     poll_fn(|context| {
         is_deaf = is_deaf || listen.as_mut().poll(context).is_ready();
@@ -365,10 +366,8 @@ where
                 break;
             };
             begun += 1;
-            let mut job = Box::pin(job::job(settings, &shared, &body, row));
-            if job.as_mut().poll(context).is_pending() {
-                jobs.push(job);
-            }
+            jobs.push(job::job(settings, &shared, &body, row));
+            poll_each(&mut jobs, context);
         }
         let _: Poll<()> = give_back.as_mut().poll(context);
         let mut is_over = || match grace.as_mut().as_pin_mut() {
@@ -428,14 +427,9 @@ impl<T: Claim> Settings<'_, T> {
     }
 }
 
-/// Polls running bodies, and drops those that have returned.
-fn poll_each<F: Future<Output = ()>>(jobs: &mut Vec<Pin<Box<F>>>, context: &mut Context<'_>) {
-    // A body that is always ready uses up tokio's budget for one poll of the task, so each poll
-    // begins with another body.
-    if !jobs.is_empty() {
-        jobs.rotate_left(1);
-    }
-    jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
+/// Polls the bodies that were woken, and drops those that have returned.
+fn poll_each<F: Future>(jobs: &mut FuturesUnordered<F>, context: &mut Context<'_>) {
+    while let Poll::Ready(Some(_)) = Pin::new(&mut *jobs).poll_next(context) {}
 }
 
 /// Returns the output of a task, and resumes its panic here.

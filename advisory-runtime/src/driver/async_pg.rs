@@ -14,7 +14,7 @@ use diesel_async::{
     AnsiTransactionManager, AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection,
     TransactionManager,
 };
-use futures_core::Stream as _;
+use futures_util::Stream as _;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};

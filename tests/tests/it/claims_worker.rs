@@ -4,7 +4,8 @@ use crate::mails::{Brief, Limited, Mail, OPEN, mails, mails_that, until_empty};
 use advisory_runtime::claim::{self, BodyOutcome, Claimed, End, Error, Worker};
 use advisory_runtime::{Pool, PoolError};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,6 +28,40 @@ async fn as_many_works_run_at_a_time_as_it_says() {
     });
     ran.await.unwrap();
     assert_eq!(most.into_inner(), 3);
+}
+
+/// With a thousand bodies, polling each of them whenever one is woken would take most of the time.
+#[tokio::test]
+async fn a_body_is_polled_when_it_is_woken_and_not_for_others() {
+    const BODIES: usize = 50;
+    let db = mails(50).await;
+    let pool = db.bb8(3).await;
+    let (begun, polls) = (Barrier::new(BODIES + 1), AtomicUsize::new(0));
+    let turns = [const { Notify::const_new() }; BODIES];
+    let ended = Notify::new();
+    let worker = Worker::new(&pool, "worker").concurrency(BODIES);
+    let worker = worker.until(async {
+        begun.wait().await;
+        for turn in &turns {
+            turn.notify_one();
+            ended.notified().await;
+        }
+    });
+    let ran = worker.run(async |job: Claimed<Mail>| {
+        begun.wait().await;
+        let turn = &turns[usize::try_from(job.id).unwrap() - 1];
+        let mut turn = pin!(turn.notified());
+        poll_fn(|context| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            turn.as_mut().poll(context)
+        })
+        .await;
+        ended.notify_one();
+        Ok::<_, Error>(())
+    });
+    ran.await.unwrap();
+    let polls = polls.into_inner();
+    assert!(polls <= 4 * BODIES, "{polls} polls of {BODIES} bodies");
 }
 
 /// One row of a tenant at a time, and the next one as soon as it is done: not after the time of

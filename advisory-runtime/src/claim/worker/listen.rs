@@ -9,7 +9,7 @@ use crate::claim::{Error, Event};
 use crate::driver::Driver;
 use crate::{Pool, PoolError};
 use diesel_async::AsyncPgConnection;
-use futures_core::Stream as _;
+use futures_util::Stream as _;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::poll_fn;
