@@ -6,7 +6,7 @@ use super::table::{Claim, ttl};
 use crate::observe::Telemetry;
 use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
 use diesel::data_types::PgInterval;
-use diesel::deserialize::{self, FromSqlRow};
+use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -212,70 +212,13 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// Reads a row of an answer by the positions of its columns.
-macro_rules! columns {
-    ($row:ident, $sql_types:ty, $columns:pat => $value:expr) => {
-        impl QueryableByName<Pg> for $row {
-            fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-                let $columns = FromSqlRow::<$sql_types, Pg>::build_from_row(row)?;
-                Ok($value)
-            }
-        }
-    };
-}
-
-/// The answer about a transaction that has ended a claim.
-pub(super) struct SettledRow {
-    pub(super) nth: usize,
-    /// The state of the transaction; `None` if the server does not know it.
-    pub(super) transaction: Option<String>,
-    /// The `locked_by` of the claim that holds the row.
-    pub(super) holder: Option<String>,
-}
-
-columns!(SettledRow, (BigInt, Nullable<Text>, Nullable<Text>), (nth, transaction, holder) => Self {
-    nth: place(nth)?,
-    transaction,
-    holder,
-});
-
-/// The answer about one of many renewals.
-pub(super) struct RenewedRow {
-    pub(super) nth: usize,
-    /// The time that the claim lasts, if it was renewed.
-    pub(super) lasts: Option<Duration>,
-    /// If the claim was not renewed, `true` if it was held at the last commit.
-    pub(super) is_held: bool,
-}
-
-columns!(RenewedRow, (BigInt, Nullable<Interval>, Bool), (nth, lasts, is_held) => Self {
-    nth: place(nth)?,
-    lasts: Option::map(lasts, duration),
-    is_held,
-});
-
-/// The number of a claim that was ended, among those of the statement.
-pub(super) struct EndedRow(pub(super) usize);
-
-columns!(EndedRow, BigInt, nth => Self(place(nth)?));
-
-/// The id of the transaction in which a claim was ended.
-pub(super) struct Transaction(pub(super) i64);
-
-columns!(Transaction, BigInt, transaction => Self(transaction));
-
-/// The time from a statement's start to the expiry; zero if `locked_until` is NULL.
-pub(super) struct Lasts(pub(super) Duration);
-
-columns!(Lasts, Nullable<Interval>, lasts => Self(Option::map_or(lasts, Duration::ZERO, duration)));
-
 /// Converts the number of a row, which counts from 1, to an index.
-fn place(nth: i64) -> deserialize::Result<usize> {
-    Ok(usize::try_from(nth - 1)?)
+pub(super) fn index_of(nth: i64) -> usize {
+    usize::try_from(nth - 1).unwrap_or(usize::MAX)
 }
 
 /// Converts an interval; returns zero if it is negative.
-fn duration(interval: PgInterval) -> Duration {
+pub(super) fn duration(interval: PgInterval) -> Duration {
     const DAY: i64 = 24 * 60 * 60 * 1_000_000;
     let days = i64::from(interval.days).saturating_mul(DAY);
     let micros = interval.microseconds.saturating_add(days);
@@ -289,8 +232,8 @@ pub(super) struct Returned<T> {
     lasts: Duration,
     /// `true` if an earlier claim had expired.
     has_expired: bool,
-    /// The index in the order of the claims.
-    nth: usize,
+    /// The number in the order of the claims.
+    nth: i64,
     row: T,
 }
 
@@ -315,12 +258,14 @@ impl<T: Claim, const IS_ONE: bool> QueryableByName<Pg> for Answered<T, IS_ONE> {
         match read {
             Ok(read) => Ok(Self::Claimed(Returned {
                 locked_by,
-                lasts: Lasts::build(&row.partial_row(1..2))?.0,
+                lasts: row
+                    .get_value::<Nullable<Interval>, Option<_>, _>(1)?
+                    .map_or(Duration::ZERO, duration),
                 has_expired: !IS_ONE && row.get_value::<Bool, _, _>(2)?,
                 nth: if IS_ONE {
                     0
                 } else {
-                    place(row.get_value::<BigInt, _, _>(3)?)?
+                    row.get_value::<BigInt, _, _>(3)?
                 },
                 row: read,
             })),

@@ -1,13 +1,15 @@
 //! Renews claims, and looks up the outcome of transactions that have ended claims.
 
 use super::Error;
-use super::claimed::{Claimed, Lasts, RenewedRow, SettledRow};
+use super::claimed::{Claimed, duration};
 use super::conflicts::load;
 use super::key::KeyValue;
-use super::sql::{ManyKeys, Statement};
+use super::sql::{Statement, many};
 use super::table::Claim;
 use crate::driver::Queries;
 use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
+use diesel::data_types::PgInterval;
+use std::time::Duration;
 
 /// Renews the claim: it lasts for its whole ttl from now, or for less if a trigger or the column's
 /// precision shortens it.
@@ -56,24 +58,14 @@ pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
     job: &Claimed<T>,
 ) -> Result<(), Error> {
     let sent = Sent::now();
-    match renew_on(conn, job).await? {
-        Renewed::For(lasts) => job.hold().renewed(sent, lasts),
-        Renewed::Busy => {}
-        Renewed::Gone => return Err(job.lost()),
-    }
-    Ok(())
-}
-
-/// Renews the claim if it is held. Returns the time that it lasts.
-pub(crate) async fn renew_on<T: Claim, D: Queries>(
-    conn: &mut D,
-    job: &Claimed<T>,
-) -> Result<Renewed, Error> {
     require_renewable(conn, job)?;
-    let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
-    let renewed: Vec<Lasts> = load(conn, &statement).await?;
-    let lasts = renewed.first();
-    Ok(lasts.map_or(Renewed::Gone, |Lasts(lasts)| Renewed::For(*lasts)))
+    let statement = Statement::<T, _, _>::renew(job.locked_by(), (**job).key().bound());
+    let renewed: Vec<Option<PgInterval>> = load(conn, &statement).await?;
+    let lasts = renewed.first().ok_or_else(|| job.lost())?;
+    // A trigger may have set `locked_until` to NULL.
+    let lasts = lasts.map_or(Duration::ZERO, duration);
+    job.hold().renewed(sent, lasts);
+    Ok(())
 }
 
 fn require_renewable<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> Result<(), Error> {
@@ -96,18 +88,14 @@ pub(crate) async fn renew_all<T: Claim, D: Queries>(
         return Ok(Vec::new());
     };
     require_renewable(conn, first)?;
-    let rows: Vec<RenewedRow> = load(conn, &ManyKeys::renew(jobs)).await?;
-    let mut renewed = vec![Renewed::Gone; jobs.len()];
-    for row in rows {
-        if let Some(renewed) = renewed.get_mut(row.nth) {
-            *renewed = match row.lasts {
-                Some(lasts) => Renewed::For(lasts),
-                None if row.is_held => Renewed::Busy,
-                None => Renewed::Gone,
-            };
-        }
-    }
-    Ok(renewed)
+    let mut rows: Vec<(i64, Option<PgInterval>, bool)> = load(conn, &many::renew(jobs)).await?;
+    rows.sort_unstable_by_key(|(nth, ..)| *nth);
+    let renewed = rows.into_iter().map(|(_, lasts, is_held)| match lasts {
+        Some(lasts) => Renewed::For(duration(lasts)),
+        None if is_held => Renewed::Busy,
+        None => Renewed::Gone,
+    });
+    Ok(renewed.collect())
 }
 
 /// Looks up the outcome of the transactions in which these claims were ended, without waiting for
@@ -119,22 +107,15 @@ pub(crate) async fn settled<T: Claim, D: Queries>(
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    let rows: Vec<SettledRow> = load(conn, &ManyKeys::settled(jobs)).await?;
-    let mut settled = vec![Settled::Open; jobs.len()];
-    for row in rows {
-        if let Some((settled, job)) = settled.get_mut(row.nth).zip(jobs.get(row.nth)) {
-            *settled = row.settled(job);
-        }
-    }
-    Ok(settled)
-}
-
-impl SettledRow {
-    fn settled<T: Claim>(&self, job: &Claimed<T>) -> Settled {
-        let is_ours = self.holder.as_deref() == Some(job.locked_by());
+    let mut rows: Vec<(i64, Option<String>, Option<String>)> =
+        load(conn, &many::settled(jobs)).await?;
+    rows.sort_unstable();
+    let rows = rows.into_iter().zip(jobs);
+    let settled = rows.map(|((_, transaction, holder), job)| {
+        let is_ours = holder.as_deref() == Some(job.locked_by());
         let is_nested = job.hold().inside().is_nested;
-        let is_taken_since = is_nested && self.holder.is_some() && job.hold().is_expired();
-        match self.transaction.as_deref() {
+        let is_taken_since = is_nested && holder.is_some() && job.hold().is_expired();
+        match transaction.as_deref() {
             Some("in progress") => Settled::Open,
             Some("own") if !is_ours => Settled::Committed,
             // A rollback to a savepoint may have undone the end, and another worker may have
@@ -144,5 +125,6 @@ impl SettledRow {
             // know it, the row decides.
             _ => Settled::RolledBack,
         }
-    }
+    });
+    Ok(settled.collect())
 }

@@ -4,7 +4,7 @@
 use super::Error;
 use super::conflicts::change;
 use super::end::message::is_of_row;
-use super::sql::{ManyKeys, SpentWay, Wanted};
+use super::sql::{SpentWay, Wanted, many};
 use super::table::Claim;
 use crate::driver::{Queries, depth};
 
@@ -34,7 +34,7 @@ pub(super) async fn fail_spent<T: Claim, D: Queries>(
     .into_iter()
     .peekable();
     while let Some((limit, way)) = ways.next() {
-        let statement = ManyKeys::<T>::spent(worker, met, limit, way, wanted);
+        let statement = many::spent(worker, met, limit, way, wanted);
         match change(conn, &statement).await {
             Err(Error::Database(error))
                 if is_outside && is_of_row(&error) && ways.peek().is_some() => {}

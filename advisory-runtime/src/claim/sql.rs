@@ -5,20 +5,20 @@
 //! A statement that waits locks its rows first, and reads the clock only then: an `UPDATE` alone
 //! computes its expressions before it waits for the row, and a long wait would use up the claim.
 //! The select that locks has the conditions too, so a statement that loses writes nothing. Rows are
-//! then found by key, not by `ctid`, which changes when a row is updated meanwhile. An end tries
-//! without that select first, in `end_at_once.sql` or `end_all_at_once.sql`, which fail if they had
-//! to wait.
+//! then found by key, not by `ctid`, which changes when a row is updated meanwhile. One end without
+//! a message, and many ends, try without that select first, in `end_at_once.sql` and
+//! `end_all_at_once.sql`, which fail if they had to wait.
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 //! The commit waits for the disk. Otherwise a crash could lose a claim, and a second worker would
 //! hold the row too, or lose an end, and the job would run twice.
 
-mod end_columns;
+pub(super) mod ends;
 mod fragments;
 pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
-mod many;
+pub(super) mod many;
 mod position;
 mod state;
 mod statement;
@@ -29,13 +29,11 @@ use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
-pub(super) use end_columns::{How, Locked, TypeSets, end_of};
 pub(super) use fragments::LONGEST_PAUSE;
 use fragments::{order, pending};
-pub(super) use many::{ManyKeys, OneEnd, transaction_of, triggers};
 pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
-pub(super) use statement::{Ending, Fixed, Id, Statement};
+pub(super) use statement::{Fixed, Id, Statement};
 use std::borrow::Cow;
 pub(super) use text_cache::SpentWay;
 

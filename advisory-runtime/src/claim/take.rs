@@ -13,9 +13,8 @@ use crate::driver::Queries;
 use crate::rows::Sent;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};
 use diesel::pg::Pg;
-use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
-use diesel::sql_types::{BoolOrNullableBool, Text};
+use diesel::sql_types::{BoolOrNullableBool, Untyped};
 
 /// Claims the first row.
 pub(crate) async fn take_first<T: Claim, D: Queries>(
@@ -26,7 +25,7 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
         take(conn, worker, 1, wanted).await?.claimed
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
-        let statement = Statement::<T, _, Fixed<0>>::first(worker, wanted);
+        let statement = Statement::<T, _, _, Fixed<0>>::first(worker, wanted);
         repeat::<true, _, _, _, _>(conn, worker, &statement, wanted).await?
     } else {
         let statement = Statement::<T, _>::first(worker, wanted);
@@ -86,21 +85,15 @@ pub(super) async fn position_of<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
 ) -> Result<Option<String>, Error> {
-    #[derive(QueryableByName)]
-    #[diesel(check_for_backend(Pg))]
-    struct Position {
-        #[diesel(sql_type = Text)]
-        position: String,
-    }
-    let statement = Statement::<T, _>::position((**job).key().bound());
-    let rows: Vec<Position> = load(conn, &statement).await?;
-    Ok(rows.into_iter().next().map(|row| row.position))
+    let statement = Statement::<T, _, _>::position((**job).key().bound());
+    let mut positions: Vec<String> = load(conn, &statement).await?;
+    Ok(positions.pop())
 }
 
 async fn repeat<const IS_ONE: bool, T, K, N, D>(
     conn: &mut D,
     worker: &str,
-    statement: &Statement<'_, T, K, N>,
+    statement: &Statement<'_, T, K, Untyped, N>,
     wanted: Wanted<'_>,
 ) -> Result<Vec<Claimed<T>>, Error>
 where

@@ -247,6 +247,12 @@ pub(super) enum Claimable {
     ByKey,
 }
 
+impl Claimable {
+    pub(super) const fn first(is_fresh: bool) -> Self {
+        if is_fresh { Self::Fresh } else { Self::Due }
+    }
+}
+
 impl Fragments {
     /// Returns the condition on rows that can be claimed. It contains the condition of the index
     /// literally, so that the index can be used.

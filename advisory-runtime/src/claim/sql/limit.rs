@@ -13,7 +13,7 @@
 //! first row of some other values. If it locks none, the next reservation reads more of both.
 
 use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
-use super::statement::{Statement, of_claims};
+use super::statement::{Statement, Value, of_claims};
 use super::text_cache::{Form, cached};
 use super::{Wanted, only, quoted, table};
 use crate::claim::optional_column::MaybePer;
@@ -66,7 +66,7 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             is_fresh,
         };
         let text = cached::<T>(form, || {
-            let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
+            let mut fragments = Fragments::of_limit::<T>(Claimable::first(is_fresh));
             fragments.add("width", width.to_string());
             fragments.add("reach", reach.to_string());
             let far = (reach / ROWS_A_VALUE).max(FAR).max(width);
@@ -81,9 +81,10 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
             }
             fragments.fill(include_str!("reserve.sql"))
         });
-        let mut statement = Self::new(text, (), passed_over.into()).with(wanted);
-        statement.limit = random().cast_signed();
-        statement
+        Self::new(text, ())
+            .with("passed_over", Value::Text(passed_over.into()))
+            .with("start", Value::Number(random().cast_signed()))
+            .wanted(wanted)
     }
 
     /// Claims the first rows of the locked values, as many as their limits allow.
@@ -94,12 +95,13 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
     ) -> Self {
         let is_fresh = wanted.is_fresh;
         let text = cached::<T>(Form::NextOfReserved { limit, is_fresh }, || {
-            let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
+            let mut fragments = Fragments::of_limit::<T>(Claimable::first(is_fresh));
             fragments.add("limit", limit.to_string());
             fragments.add("rows", include_str!("first_of_reserved.sql"));
             fragments.claim_many::<T>()
         });
-        Self::new(text, (), of_claims::<T>(worker)).with(wanted)
+        let holder = Value::Text(of_claims::<T>(worker));
+        Self::new(text, ()).with("holder", holder).wanted(wanted)
     }
 }
 
@@ -109,7 +111,7 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         let text = cached::<T>(Form::ReserveKey, || {
             Fragments::of_limit::<T>(Claimable::ByKey).fill(include_str!("reserve_key.sql"))
         });
-        Self::new(text, key, "".into())
+        Self::new(text, key)
     }
 
     /// Claims the row with a key, if its value is locked and below its limit.
@@ -119,15 +121,8 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
             fragments.add("rows", include_str!("key_of_reserved.sql"));
             fragments.claim_many::<T>()
         });
-        Self::new(text, key, of_claims::<T>(worker)).with(wanted)
-    }
-}
-
-const fn claimable(is_fresh: bool) -> Claimable {
-    if is_fresh {
-        Claimable::Fresh
-    } else {
-        Claimable::Due
+        let holder = Value::Text(of_claims::<T>(worker));
+        Self::new(text, key).with("holder", holder).wanted(wanted)
     }
 }
 

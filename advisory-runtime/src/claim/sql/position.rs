@@ -54,7 +54,7 @@ impl QueryFragment<Pg> for FromPosition {
     }
 }
 
-impl<T: Claim, K> Statement<'_, T, K> {
+impl<T: Claim, K> Statement<'_, T, K, SqlText> {
     /// Reads the position of the row with this key.
     pub(in crate::claim) fn position(key: K) -> Self {
         let text = cached::<T>(Form::Position, || {
@@ -67,7 +67,7 @@ impl<T: Claim, K> Statement<'_, T, K> {
             fragments.add("order_values", names::<T>(value));
             fragments.fill(include_str!("position.sql"))
         });
-        Self::new(text, key, "".into())
+        Self::new(text, key)
     }
 }
 

@@ -1,6 +1,5 @@
 //! A statement about one claim, or about the first rows: its text, and the values in it.
 
-use super::end_columns::{How, ONE, Pause, end_of, millis, transaction};
 use super::fragments::{Claimable, Fragments, RENEWED};
 use super::text_cache::{Form, Text, cached};
 use super::{Fragment, Wanted, text};
@@ -10,27 +9,33 @@ use crate::random::random;
 use crate::rows::End;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Nullable, Text as SqlText, Untyped};
+use diesel::sql_types::{Array, BigInt, Interval, Nullable, Text as SqlText, Untyped};
 use diesel::{Expression, QueryResult};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A statement. `Id` is a [`Fixed`] for a text that only the type of row changes: Diesel then finds
-/// the prepared statement without the text.
-pub(in crate::claim) struct Statement<'a, T: Claim, K, Id = ()> {
+/// A statement, and the SQL types of its columns. `Id` is a [`Fixed`] for a text that only the type
+/// of row changes: Diesel then finds the prepared statement without the text.
+pub(in crate::claim) struct Statement<'a, T: Claim, K, Columns = Untyped, Id = ()> {
     text: Arc<Text>,
+    /// A key, or the arrays of several keys.
     key: K,
-    /// The `locked_by` of a claim, the common beginning of several, or an array of values in SQL.
-    holder: Cow<'a, str>,
-    message: Option<&'a str>,
-    /// The pause before another attempt, in milliseconds.
-    pause: i64,
-    /// The most rows to claim, or the number after which a reservation begins.
-    pub(super) limit: i64,
-    wanted: Wanted<'a>,
+    /// The other values, by their names in the file.
+    values: Vec<(&'static str, Value<'a>)>,
+    pub(super) wanted: Wanted<'a>,
     selection: T::Selection,
-    row: PhantomData<fn() -> (T, Id)>,
+    row: PhantomData<fn() -> (T, Columns, Id)>,
+}
+
+/// A value of a statement, or an array with one for each row.
+pub(super) enum Value<'a> {
+    Text(Cow<'a, str>),
+    Texts(Vec<Option<&'a str>>),
+    Number(i64),
+    Numbers(Vec<Option<i64>>),
+    /// Columns that the row's type sets.
+    Changes(Fragment<'static>),
 }
 
 /// The most rows that one text claims; more rows need texts of their own.
@@ -60,24 +65,20 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
         let most = limit.max(MANY).checked_next_power_of_two();
         let most = most.unwrap_or(u32::MAX);
         let text = cached::<T>(Form::Next { most, is_fresh }, || {
-            let which = if is_fresh {
-                Claimable::Fresh
-            } else {
-                Claimable::Due
-            };
             let mut fragments = Fragments::of::<T>();
-            fragments.select::<T>(which, "{columns}", most);
+            fragments.select::<T>(Claimable::first(is_fresh), "{columns}", most);
             fragments.add("first", include_str!("first.sql"));
             fragments.add("rows", include_str!("first_of_many.sql"));
             fragments.claim_many::<T>()
         });
-        let mut statement = Self::new(text, (), of_claims::<T>(worker)).with(wanted);
-        statement.limit = limit.into();
-        statement
+        Self::new(text, ())
+            .with("holder", Value::Text(of_claims::<T>(worker)))
+            .with("limit", Value::Number(limit.into()))
+            .wanted(wanted)
     }
 }
 
-impl<'a, T: Claim, N: Id> Statement<'a, T, (), N> {
+impl<'a, T: Claim, N: Id> Statement<'a, T, (), Untyped, N> {
     /// Claims the first row.
     pub(in crate::claim) fn first(worker: &'a str, wanted: Wanted<'a>) -> Self {
         let text = cached::<T>(Form::First, || {
@@ -86,30 +87,12 @@ impl<'a, T: Claim, N: Id> Statement<'a, T, (), N> {
             fragments.add("rows", include_str!("first.sql"));
             fragments.claim_one::<T>()
         });
-        Self::new(text, (), of_claim::<T>(worker)).with(wanted)
+        let holder = Value::Text(of_claim::<T>(worker));
+        Self::new(text, ()).with("holder", holder).wanted(wanted)
     }
 }
 
-impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
-    pub(super) fn new(text: Arc<Text>, key: K, holder: Cow<'a, str>) -> Self {
-        Self {
-            text,
-            key,
-            holder,
-            message: None,
-            pause: 0,
-            limit: 1,
-            wanted: Wanted::default(),
-            selection: T::selection(),
-            row: PhantomData,
-        }
-    }
-
-    pub(super) fn with(mut self, wanted: Wanted<'a>) -> Self {
-        self.wanted = wanted;
-        self
-    }
-
+impl<'a, T: Claim, K> Statement<'a, T, K> {
     /// Claims the row of a key.
     pub(in crate::claim) fn by_key(worker: &'a str, key: K, wanted: Wanted<'a>) -> Self {
         let text = cached::<T>(Form::ByKey, || {
@@ -118,70 +101,66 @@ impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, N> {
             fragments.add("rows", include_str!("key.sql"));
             fragments.claim_one::<T>()
         });
-        Self::new(text, key, of_claim::<T>(worker)).with(wanted)
+        let holder = Value::Text(of_claim::<T>(worker));
+        Self::new(text, key).with("holder", holder).wanted(wanted)
     }
+}
 
+impl<'a, T: Claim, K> Statement<'a, T, K, Nullable<Interval>> {
     /// Renews a claim, and returns how long it lasts.
     pub(in crate::claim) fn renew(locked_by: &'a str, key: K) -> Self {
         let text = cached::<T>(Form::Renew, || {
             let mut fragments = Fragments::of::<T>();
-            fragments.add("held", include_str!("held.sql"));
             fragments.add("set", RENEWED);
-            fragments.add("returning", "RETURNING {lasts}");
-            fragments.fill(include_str!("change.sql"))
+            fragments.fill(include_str!("renew.sql"))
         });
-        Self::new(text, key, locked_by.into())
+        Self::new(text, key).with("holder", Value::Text(locked_by.into()))
     }
+}
 
-    /// Ends a claim. Inside an open transaction it returns the transaction's id, if the claim was
-    /// held, and limits its idle time.
-    pub(in crate::claim) fn end(locked_by: &'a str, key: K, ending: &Ending<'a>) -> Self {
-        let how = ending.how;
-        let (end, pause) = form_of::<T>(ending.end);
-        let text = cached::<T>(Form::End { end, pause, how }, || {
+impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, Untyped, N> {
+    /// Ends a claim without a message, unless its row is locked or it is about to expire.
+    pub(in crate::claim) fn end_at_once(
+        locked_by: &'a str,
+        key: K,
+        end: End,
+        changes: &'a [Fragment<'a>],
+    ) -> Self {
+        let text = cached::<T>(Form::EndAtOnce(end), || {
             let mut fragments = Fragments::of::<T>();
-            fragments.add("set", Fragments::ended::<T>(end, pause, ONE));
-            fragments.add("held", include_str!("held.sql"));
-            let returning = match how {
-                How::Inside => format!("RETURNING {}", transaction::<T>()),
-                _ => String::new(),
-            };
-            fragments.add("returning", returning);
-            fragments.fill(match (end, how) {
-                (End::Delete, How::AtOnce) => include_str!("delete_at_once.sql"),
-                (End::Delete, _) => include_str!("delete.sql"),
-                (_, How::AtOnce) => include_str!("end_at_once.sql"),
-                _ => include_str!("change.sql"),
+            fragments.add("set", Fragments::ended::<T>(end));
+            fragments.fill(match end {
+                End::Delete => include_str!("delete_at_once.sql"),
+                _ => include_str!("end_at_once.sql"),
             })
         });
-        let mut statement = Self::new(text, key, locked_by.into());
-        statement.message = ending.message;
-        if let End::Retry { after: Some(after) } = ending.end {
-            statement.pause = millis(after);
-        }
-        statement.wanted.changes = ending.changes;
-        statement
+        let statement = Self::new(text, key).with("holder", Value::Text(locked_by.into()));
+        statement.wanted(Wanted {
+            changes,
+            ..Wanted::default()
+        })
     }
 }
 
-/// The end of a claim, and the way in which it is sent.
-#[derive(Clone, Copy)]
-pub(in crate::claim) struct Ending<'a> {
-    pub(in crate::claim) end: End,
-    /// `None` leaves the row's message as it is.
-    pub(in crate::claim) message: Option<&'a str>,
-    pub(in crate::claim) changes: &'a [Fragment<'a>],
-    pub(in crate::claim) how: How,
-}
-
-/// Returns the parts of an end on which its text depends.
-pub(super) fn form_of<T: Claim>(end: End) -> (End, Pause) {
-    match end_of::<T>(end) {
-        End::Retry { after } => {
-            let pause = after.map_or(Pause::Backoff, |_| Pause::Bound);
-            (End::Retry { after: None }, pause)
+impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
+    pub(super) fn new(text: Arc<Text>, key: K) -> Self {
+        Self {
+            text,
+            key,
+            values: Vec::new(),
+            wanted: Wanted::default(),
+            selection: T::selection(),
+            row: PhantomData,
         }
-        end => (end, Pause::Backoff),
+    }
+
+    pub(super) fn with(mut self, name: &'static str, value: Value<'a>) -> Self {
+        self.values.push((name, value));
+        self
+    }
+
+    pub(super) fn wanted(self, wanted: Wanted<'a>) -> Self {
+        Self { wanted, ..self }
     }
 }
 
@@ -243,18 +222,22 @@ impl Fragments {
     }
 }
 
-impl<T: Claim, K: QueryFragment<Pg>, N> QueryFragment<Pg> for Statement<'_, T, K, N> {
+impl<T: Claim, K: QueryFragment<Pg>, Columns, N> QueryFragment<Pg>
+    for Statement<'_, T, K, Columns, N>
+{
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.text.first());
         for (name, sql) in self.text.values() {
             match name {
-                "key" => self.key.walk_ast(out.reborrow())?,
-                "holder" | "passed_over" => out.push_bind_param::<SqlText, _>(&self.holder)?,
-                "message" => out.push_bind_param::<Nullable<SqlText>, _>(&self.message)?,
-                "pause" => out.push_bind_param::<BigInt, _>(&self.pause)?,
-                "limit" | "start" => out.push_bind_param::<BigInt, _>(&self.limit)?,
+                "key" | "keys" => self.key.walk_ast(out.reborrow())?,
                 "selection" => self.selection.walk_ast(out.reborrow())?,
-                name => self.wanted.walk_ast(name, out.reborrow())?,
+                "conditions" => self.wanted.put_conditions(out.reborrow())?,
+                "changes" => put_changes(self.wanted.changes, out.reborrow())?,
+                name => {
+                    for (_, value) in self.values.iter().filter(|(value, _)| *value == name) {
+                        value.put(out.reborrow())?;
+                    }
+                }
             }
             out.push_sql(sql);
         }
@@ -262,40 +245,51 @@ impl<T: Claim, K: QueryFragment<Pg>, N> QueryFragment<Pg> for Statement<'_, T, K
     }
 }
 
+impl Value<'_> {
+    fn put<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        match self {
+            Self::Text(text) => out.push_bind_param::<SqlText, _>(text),
+            Self::Texts(texts) => out.push_bind_param::<Array<Nullable<SqlText>>, _>(texts),
+            Self::Number(number) => out.push_bind_param::<BigInt, _>(number),
+            Self::Numbers(numbers) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(numbers),
+            Self::Changes(changes) => put_changes(std::slice::from_ref(changes), out),
+        }
+    }
+}
+
+fn put_changes<'b>(changes: &'b [Fragment<'_>], mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+    for changes in changes {
+        if !changes.is_noop(&Pg)? {
+            out.push_sql(", ");
+            changes.walk_ast(out.reborrow())?;
+        }
+    }
+    Ok(())
+}
+
 impl Wanted<'_> {
-    /// Writes the caller's SQL with this name.
-    pub(super) fn walk_ast<'b>(
-        &'b self,
-        name: &str,
-        mut out: AstPass<'_, 'b, Pg>,
-    ) -> QueryResult<()> {
-        let (fragments, before, behind) = match name {
-            "conditions" => (self.conditions, " AND (", ")"),
-            _ => (self.changes, ", ", ""),
-        };
-        if name == "conditions"
-            && let Some(from) = self.from
-        {
+    fn put_conditions<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        if let Some(from) = self.from {
             out.push_sql(" AND ");
             from.walk_ast(out.reborrow())?;
         }
-        for fragment in fragments {
-            if !fragment.is_noop(&Pg)? {
-                out.push_sql(before);
-                fragment.walk_ast(out.reborrow())?;
-                out.push_sql(behind);
+        for condition in self.conditions {
+            if !condition.is_noop(&Pg)? {
+                out.push_sql(" AND (");
+                condition.walk_ast(out.reborrow())?;
+                out.push_sql(")");
             }
         }
         Ok(())
     }
 }
 
-impl<T: Claim, K, N> Query for Statement<'_, T, K, N> {
-    type SqlType = Untyped;
+impl<T: Claim, K, Columns, N> Query for Statement<'_, T, K, Columns, N> {
+    type SqlType = Columns;
 }
 
 /// A statement is prepared under its text, like Diesel's own updates, or under its number.
-impl<T: Claim, K, N: Id> QueryId for Statement<'_, T, K, N> {
+impl<T: Claim, K, Columns, N: Id> QueryId for Statement<'_, T, K, Columns, N> {
     type QueryId = (PhantomData<T>, N);
     const HAS_STATIC_QUERY_ID: bool = N::IS_FIXED;
 }

@@ -1,7 +1,7 @@
 //! The texts of statements. Each is made once in a process, because making it takes longer than
 //! sending it.
 
-use super::end_columns::{How, Locked, Pause};
+use super::ends::Locked;
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::qualify::{Part, parts};
@@ -26,17 +26,11 @@ pub(super) enum Form {
     Renew,
     RenewMany,
     Settled,
+    EndAtOnce(End),
     End {
-        end: End,
-        pause: Pause,
-        how: How,
-    },
-    EndMany {
         /// A bit for each kind of end.
         kinds: u8,
         locked: Locked,
-        /// `true` if the row's type sets columns when a row fails.
-        sets_failed: bool,
         has_changes: bool,
     },
     Reserve {
