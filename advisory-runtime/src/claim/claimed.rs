@@ -169,7 +169,7 @@ impl<T: Claim> Claimed<T> {
     }
 
     pub(super) fn name(&self) -> String {
-        format!("{} ({})", super::index::table_name::<T>(), self.0.locked_by)
+        format!("{} ({})", super::sql::table_name::<T>(), self.0.locked_by)
     }
 }
 

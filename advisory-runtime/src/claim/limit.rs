@@ -8,7 +8,7 @@ use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
 use super::sql::{Statement, Wanted};
 use super::table::Claim;
-use crate::driver::{Driver, Queries, depth};
+use crate::driver::{CloseOnDrop, Queries, depth};
 use crate::rows::{Backoff, Sent};
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -141,18 +141,18 @@ where
     let is_outside = depth(conn).map_err(Error::Database)?.is_none();
     let around = is_outside.then_some([BEGIN, COMMIT]);
     loop {
-        let mut open = Open(conn, is_outside);
+        let mut open = CloseOnDrop::armed_if(is_outside, conn);
         let sent = Sent::now();
         let answered = if is_pipelined {
-            open.0.load_both(around, reserve, claim).await
+            open.load_both(around, reserve, claim).await
         } else {
-            one_by_one(open.0, around, reserve, claim).await
+            one_by_one(&mut *open, around, reserve, claim).await
         };
         // A commit that was cancelled can leave a failed transaction.
-        if is_outside && answered.is_err() && open.0.execute(ROLLBACK).await.is_err() {
-            open.0.close(true);
+        if is_outside && answered.is_err() && open.execute(ROLLBACK).await.is_err() {
+            open.close(true);
         }
-        open.1 = false;
+        open.disarm();
         match answered {
             Ok((reserved, rows)) => {
                 let reserved = reserved.into_iter().next();
@@ -163,7 +163,7 @@ where
                     return Ok((reserved, Answer::of(rows, sent.after_wait(waited))?));
                 }
                 if !is_outside || !is_pipelined {
-                    let claim = super::index::table_name::<T>();
+                    let claim = super::sql::table_name::<T>();
                     return Err(Error::StaleSnapshot { claim });
                 }
                 // The claim arrived after the end of its transaction.
@@ -212,17 +212,5 @@ fn together(one: &str, other: &str) -> String {
             one.trim_end_matches('}'),
             other.trim_start_matches('{')
         ),
-    }
-}
-
-/// A connection, which is closed when this is dropped while the transaction of these statements may
-/// be open.
-struct Open<'c, D: Driver>(&'c mut D, bool);
-
-impl<D: Driver> Drop for Open<'_, D> {
-    fn drop(&mut self) {
-        if self.1 {
-            self.0.close(true);
-        }
     }
 }

@@ -1,13 +1,13 @@
-//! Renews claims, and looks up the outcome of transactions that have ended claims.
+//! Renews one claim.
 
 use super::Error;
 use super::claimed::{Claimed, duration};
 use super::conflicts::load;
 use super::key::KeyValue;
-use super::sql::{Statement, many};
+use super::sql::Statement;
 use super::table::Claim;
 use crate::driver::Queries;
-use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
+use crate::rows::{Sent, Unusable, require_no_transaction};
 use diesel::data_types::PgInterval;
 use std::time::Duration;
 
@@ -68,7 +68,10 @@ pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
     Ok(())
 }
 
-fn require_renewable<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> Result<(), Error> {
+pub(super) fn require_renewable<T: Claim, D: Queries>(
+    conn: &mut D,
+    job: &Claimed<T>,
+) -> Result<(), Error> {
     require_no_transaction(conn).map_err(|unusable| {
         let claim = job.name();
         match unusable {
@@ -76,55 +79,4 @@ fn require_renewable<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> Re
             Unusable::Broken => Error::BrokenConnection { claim },
         }
     })
-}
-
-/// Renews claims by one statement, without waiting for a locked row. Returns one answer for each,
-/// in their order.
-pub(crate) async fn renew_all<T: Claim, D: Queries>(
-    conn: &mut D,
-    jobs: &[&Claimed<T>],
-) -> Result<Vec<Renewed>, Error> {
-    let Some(first) = jobs.first() else {
-        return Ok(Vec::new());
-    };
-    require_renewable(conn, first)?;
-    let mut rows: Vec<(i64, Option<PgInterval>, bool)> = load(conn, &many::renew(jobs)).await?;
-    rows.sort_unstable_by_key(|(nth, ..)| *nth);
-    let renewed = rows.into_iter().map(|(_, lasts, is_held)| match lasts {
-        Some(lasts) => Renewed::For(duration(lasts)),
-        None if is_held => Renewed::Busy,
-        None => Renewed::Gone,
-    });
-    Ok(renewed.collect())
-}
-
-/// Looks up the outcome of the transactions in which these claims were ended, without waiting for
-/// them. Returns one answer for each, in their order.
-pub(crate) async fn settled<T: Claim, D: Queries>(
-    conn: &mut D,
-    jobs: &[&Claimed<T>],
-) -> Result<Vec<Settled>, Error> {
-    if jobs.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut rows: Vec<(i64, Option<String>, Option<String>)> =
-        load(conn, &many::settled(jobs)).await?;
-    rows.sort_unstable();
-    let rows = rows.into_iter().zip(jobs);
-    let settled = rows.map(|((_, transaction, holder), job)| {
-        let is_ours = holder.as_deref() == Some(job.locked_by());
-        let is_nested = job.hold().inside().is_nested;
-        let is_taken_since = is_nested && holder.is_some() && job.hold().is_expired();
-        match transaction.as_deref() {
-            Some("in progress") => Settled::Open,
-            Some("own") if !is_ours => Settled::Committed,
-            // A rollback to a savepoint may have undone the end, and another worker may have
-            // claimed the row since.
-            Some("committed") if !is_ours && !is_taken_since => Settled::Committed,
-            // The transaction was rolled back, as a whole or to a savepoint. If the server does not
-            // know it, the row decides.
-            _ => Settled::RolledBack,
-        }
-    });
-    Ok(settled.collect())
 }

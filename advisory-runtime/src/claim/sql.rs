@@ -24,13 +24,11 @@ mod state;
 mod statement;
 mod text_cache;
 
-use super::optional_column::MaybeRunAt;
 use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use fragments::LONGEST_PAUSE;
-use fragments::{order, pending};
 pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
 pub(super) use statement::{Fixed, Id, Statement};
@@ -76,27 +74,17 @@ pub(super) fn table<T: Claim>() -> String {
     }
 }
 
+/// Returns the table's name without its schema.
+pub(super) fn table_name<T: Claim>() -> String {
+    let quoted = table::<T>();
+    let name = quoted.rsplit("\".\"").next().unwrap_or(&quoted);
+    name.trim_matches('"').replace("\"\"", "\"")
+}
+
 /// Replaces NUL, which PostgreSQL's texts cannot contain.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         return text.replace('\0', "\u{FFFD}").into();
     }
     text.into()
-}
-
-/// Returns the definition of the index for the first rows; `None` if the primary key is enough.
-pub(super) fn index<T: Claim>() -> Option<String> {
-    let pending = pending::<T>(quoted);
-    if T::ORDER.is_empty() && T::RunAt::COLUMN.is_none() && pending.is_empty() {
-        return None;
-    }
-    Some(format!("({}){}", order::<T>(quoted), only(&pending)))
-}
-
-/// Returns the condition of a partial index.
-pub(super) fn only(conditions: &[String]) -> String {
-    if conditions.is_empty() {
-        return String::new();
-    }
-    format!(" WHERE {}", conditions.join(" AND "))
 }

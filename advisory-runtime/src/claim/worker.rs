@@ -10,10 +10,9 @@ mod shared;
 mod source;
 mod start;
 
-use super::index::table_name;
 use super::observers::observers;
 use super::optional_column::MaybeRunAt;
-use super::sql::{Fragment, Wanted};
+use super::sql::{Fragment, Wanted, table_name};
 use super::table::Claim;
 use super::take::{Condition, position_of, take};
 use super::{Claimed, Error, Event};

@@ -15,6 +15,7 @@ use crate::rows::{End, Inside};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::any::TypeId;
 use std::collections::HashMap;
+use std::slice;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The number of refusals after which the reason is not taken to be in single rows.
@@ -105,7 +106,7 @@ async fn send_end<T: Claim, D: Queries>(
 
 /// Returns `true` if the row still has the claim's `locked_by`: its end was not committed.
 async fn is_ours<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> bool {
-    let rows = load(conn, &many::settled(&[job])).await.ok();
+    let rows = load(conn, &many::settled(slice::from_ref(job))).await.ok();
     let row: Option<(i64, Option<String>, Option<String>)> = rows.and_then(|mut rows| rows.pop());
     row.is_some_and(|(.., holder)| holder.as_deref() == Some(job.locked_by()))
 }

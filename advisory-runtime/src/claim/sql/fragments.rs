@@ -66,7 +66,7 @@ impl Fragments {
         fragments.add("asked_key", of("asked."));
         fragments.add("asked_columns", of(""));
         fragments.add("key", key);
-        fragments.add("order", order::<T>(column));
+        fragments.add("order", order_of(&order_columns::<T>(column)));
         fragments.add("table", table.clone());
         fragments.add("table_name", name);
         fragments.add("table_literal", literal(&table));
@@ -257,9 +257,7 @@ impl Fragments {
     /// Returns the condition on rows that can be claimed. It contains the condition of the index
     /// literally, so that the index can be used.
     pub(super) fn is_claimable<T: Claim>(which: Claimable) -> String {
-        let mut conditions = Vec::new();
-        conditions.extend(T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL"));
-        conditions.extend(T::FailedAt::COLUMN.map(|_| "{failed} IS NULL"));
+        let mut conditions: Vec<_> = pending::<T>().collect();
         conditions.push(match which {
             Claimable::Fresh => "{until} IS NULL",
             Claimable::Due if T::RunAt::COLUMN.is_some() => {
@@ -330,12 +328,10 @@ pub(super) const FAILED_NOW: &str =
     "{failed_column} = {failed_open}clock_timestamp(){failed_close}";
 
 /// Returns the conditions on rows that are not done for good.
-pub(super) fn pending<T: Claim>(column: impl Fn(&str) -> String) -> Vec<String> {
-    let terminal = [T::CompletedAt::COLUMN, T::FailedAt::COLUMN];
-    let terminal = terminal.into_iter().flatten();
-    terminal
-        .map(|time| format!("{} IS NULL", column(time.name)))
-        .collect()
+pub(super) fn pending<T: Claim>() -> impl Iterator<Item = &'static str> {
+    let completed = T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL");
+    let failed = T::FailedAt::COLUMN.map(|_| "{failed} IS NULL");
+    completed.into_iter().chain(failed)
 }
 
 /// Returns the columns of the order, each with its direction. By default they are the time from
@@ -353,11 +349,7 @@ pub(super) fn order_columns<T: Claim>(column: impl Fn(&str) -> String) -> Vec<[S
     order
 }
 
-pub(super) fn joined(order: &[[String; 2]]) -> String {
-    let order: Vec<_> = order.iter().map(|order| order.concat()).collect();
-    order.join(", ")
-}
-
-pub(super) fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
-    joined(&order_columns::<T>(column))
+pub(super) fn order_of(columns: &[[String; 2]]) -> String {
+    let columns: Vec<_> = columns.iter().map(|column| column.concat()).collect();
+    columns.join(", ")
 }

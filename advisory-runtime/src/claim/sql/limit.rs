@@ -12,14 +12,13 @@
 //! limit. A reservation reads the first rows in order and, if their values are at their limits, the
 //! first row of some other values. If it locks none, the next reservation reads more of both.
 
-use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
+use super::fragments::{Claimable, Fragments, order_columns, order_of, pending};
 use super::statement::{Statement, Value, of_claims};
 use super::text_cache::{Form, cached};
-use super::{Wanted, only, quoted, table};
+use super::{Wanted, quoted, table};
 use crate::claim::optional_column::MaybePer;
 use crate::claim::table::Claim;
 use crate::random::random;
-use diesel::Column;
 
 /// Precedes a reservation outside of a transaction. The claim needs a snapshot of its own.
 pub(in crate::claim) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
@@ -137,11 +136,10 @@ impl Fragments {
         fragments.add("value_limit", T::LIMIT.max(1).to_string());
         let order = order_columns::<T>(|column| format!("{table}.{}", quoted(column)));
         fragments.add("order_columns", named(&order));
-        fragments.add("order_names", joined(&by_name(&order)));
+        fragments.add("order_names", order_of(&by_name(&order)));
         fragments.add("is_claimable", Self::is_claimable::<T>(which));
-        let pending = pending::<T>(|column| format!("{table}.{}", quoted(column)));
-        let pending: Vec<_> = pending.iter().map(|is| format!(" AND {is}")).collect();
-        fragments.add("and_pending", pending.concat());
+        let pending = pending::<T>().map(|is| format!(" AND {is}"));
+        fragments.add("and_pending", pending.collect::<String>());
         // It contains the condition of the index literally.
         fragments.add(
             "is_claimed",
@@ -169,28 +167,4 @@ fn by_name(order: &[[String; 2]]) -> Vec<[String; 2]> {
     let columns = order.iter().enumerate();
     let columns = columns.map(|(nth, [_, direction])| [format!("order_{nth}"), direction.clone()]);
     columns.collect()
-}
-
-/// Returns the definitions of the indexes for these statements.
-pub(in crate::claim) fn indexes<T: Claim>() -> Vec<String> {
-    let Some(column) = T::Per::COLUMN else {
-        return Vec::new();
-    };
-    let order = joined(&order_columns::<T>(quoted));
-    indexes_of(column, &order, pending::<T>(quoted), T::LockedBy::NAME).into()
-}
-
-/// Returns the definitions of the indexes on the rows of a value in order, and on the claimed rows
-/// of a value.
-pub(in crate::claim) fn indexes_of(
-    column: &str,
-    order: &str,
-    pending: Vec<String>,
-    locked_by: &str,
-) -> [String; 2] {
-    let value = format!("pg_catalog.hash_record_extended(ROW({}),0)", quoted(column));
-    let rows = format!("({value}, {order}){}", only(&pending));
-    let mut conditions = pending;
-    conditions.push(format!("{} IS NOT NULL", quoted(locked_by)));
-    [rows, format!("({value}){}", only(&conditions))]
 }

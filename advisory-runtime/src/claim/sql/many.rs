@@ -30,15 +30,15 @@ type RenewColumns = (BigInt, Nullable<Interval>, Bool);
 
 /// Renews claims without waiting for locked rows.
 pub(in crate::claim) fn renew<'a, T: Claim>(
-    jobs: &[&'a Claimed<T>],
+    jobs: &'a [Claimed<T>],
 ) -> Statement<'a, T, Keys<'a, T>, RenewColumns> {
     let text = cached::<T>(Form::RenewMany, || {
         let mut fragments = Fragments::of::<T>();
         fragments.add("set", RENEWED);
         fragments.fill(include_str!("renew_all.sql"))
     });
-    let jobs = || jobs.iter().copied();
-    Statement::new(text, keys_of(jobs().map(|job| &**job))).with("holders", Value::holders(jobs()))
+    let keys = keys_of(jobs.iter().map(|job| &**job));
+    Statement::new(text, keys).with("holders", Value::holders(jobs.iter()))
 }
 
 /// The number of a claim, from 1, the state of the transaction that ended it, which is NULL if the
@@ -47,16 +47,13 @@ type SettledColumns = (BigInt, Nullable<Text>, Nullable<Text>);
 
 /// Looks up the outcome of the transactions that ended these claims.
 pub(in crate::claim) fn settled<'a, T: Claim>(
-    jobs: &[&'a Claimed<T>],
+    jobs: &'a [Claimed<T>],
 ) -> Statement<'a, T, Keys<'a, T>, SettledColumns> {
     let text = cached::<T>(Form::Settled, || {
         Fragments::of::<T>().fill(include_str!("settled.sql"))
     });
-    let jobs = jobs.iter();
-    let transactions = jobs
-        .clone()
-        .map(|job| Some(job.hold().inside().transaction));
-    Statement::new(text, keys_of(jobs.clone().map(|job| &***job)))
+    let transactions = jobs.iter().map(|job| Some(job.hold().inside().transaction));
+    Statement::new(text, keys_of(jobs.iter().map(|job| &**job)))
         .with("transactions", Value::Numbers(transactions.collect()))
 }
 
