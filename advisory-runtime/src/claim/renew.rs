@@ -45,11 +45,10 @@ use std::time::Duration;
 /// # }
 /// ```
 #[cfg(feature = "diesel-async")]
-pub async fn renew<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
-where
-    T: Claim,
-    C: crate::Connection,
-{
+pub async fn renew<T: Claim, C: crate::Connection>(
+    conn: &mut C,
+    job: &Claimed<T>,
+) -> Result<(), Error> {
     renew_or_lose(conn.pg(), job).await
 }
 

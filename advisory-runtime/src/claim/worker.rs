@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 /// The default of [`Worker::poll`].
@@ -250,8 +250,9 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         E: Display + Send + 'static,
     {
         self.run(move |claimed| {
-            let mut task = AbortOnDrop(tokio::spawn(body(claimed)));
-            async move { joined(&mut task.0).await }
+            let mut task = JoinSet::new();
+            task.spawn(body(claimed));
+            joined(task)
         })
         .await
     }
@@ -437,25 +438,18 @@ fn poll_each<F: Future<Output = ()>>(jobs: &mut Vec<Pin<Box<F>>>, context: &mut 
     jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
 }
 
-/// Returns the output of a task, and resumes its panic here.
-pub(crate) async fn joined<R>(task: &mut JoinHandle<R>) -> R {
-    match task.await {
-        Ok(output) => output,
-        Err(ended) => match ended.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            // The runtime is shutting down.
-            Err(_) => pending().await,
-        },
+/// Returns the output of the only task of a set, and resumes its panic here. The task is aborted
+/// when the future is dropped.
+pub(crate) async fn joined<R: 'static>(mut task: JoinSet<R>) -> R {
+    match task.join_next().await {
+        Some(Ok(output)) => return output,
+        Some(Err(ended)) => {
+            if let Ok(panic) = ended.try_into_panic() {
+                resume_unwind(panic);
+            }
+        }
+        None => {}
     }
-}
-
-/// Aborts a task when dropped.
-#[cfg(feature = "diesel-async")]
-struct AbortOnDrop<R>(JoinHandle<R>);
-
-#[cfg(feature = "diesel-async")]
-impl<R> Drop for AbortOnDrop<R> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    // The runtime is shutting down.
+    pending().await
 }

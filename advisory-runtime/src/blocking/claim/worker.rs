@@ -13,7 +13,7 @@ use std::future::ready;
 use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::spawn_blocking;
+use tokio::task::JoinSet;
 
 impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
     /// Like `run`, for blocking Diesel: each body runs on a thread, of which there are as many as
@@ -81,12 +81,13 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
             let body = Arc::clone(&body);
             #[cfg(feature = "tracing")]
             let span = tracing::Span::current();
-            let mut thread = spawn_blocking(move || {
+            let mut thread = JoinSet::new();
+            thread.spawn_blocking(move || {
                 #[cfg(feature = "tracing")]
                 let _entered = span.entered();
                 body(job).map_err(|error| error.to_string())
             });
-            async move { joined(&mut thread).await }
+            joined(thread)
         });
         let ran = threads.block_on(run);
         // Bodies may still run.
