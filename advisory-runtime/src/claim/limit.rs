@@ -6,9 +6,10 @@ use super::claimed::{Answer, Answered, Claimed, Found};
 use super::conflicts::Conflicts;
 use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
-use super::sql::{Statement, Wanted};
+use super::sql::{Form, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::{CloseOnDrop, Queries, depth};
+use crate::random::random;
 use crate::rows::{Backoff, Sent};
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -59,7 +60,9 @@ pub(super) async fn take<T: Claim, D: Queries>(
     limit: u32,
     wanted: Wanted<'_>,
 ) -> Result<Found<T>, Error> {
-    let claim = Statement::<T, _>::next_of_reserved(worker, limit, wanted);
+    let is_fresh = wanted.is_fresh;
+    let form = Form::NextOfReserved { limit, is_fresh };
+    let claim = Statement::<T, _>::new(form, ()).claim_many(worker, wanted);
     let mut passed_over = NONE.to_owned();
     let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
     let (mut more, mut pauses) = (0, 0);
@@ -71,7 +74,15 @@ pub(super) async fn take<T: Claim, D: Queries>(
     let mut is_pipelined = claim.is_safe_to_cache_prepared(&Pg).unwrap_or(false);
     loop {
         let width = limit.saturating_add(more);
-        let reserve = Statement::<T, _>::reserve(&passed_over, width, reach, wanted);
+        let form = Form::Reserve {
+            width,
+            reach,
+            is_fresh,
+        };
+        let reserve = Statement::<T, _>::new(form, ())
+            .with("passed_over", Value::Text(passed_over.as_str().into()))
+            .with("start", Value::Number(random().cast_signed()))
+            .wanted(wanted);
         let (reserved, Answer { claimed, spent }) =
             reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
         if !claimed.is_empty() {
@@ -111,8 +122,8 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
     key: &(dyn QueryFragment<Pg> + Send + Sync),
     wanted: Wanted<'_>,
 ) -> Result<Vec<Claimed<T>>, Error> {
-    let reserve = Statement::<T, _>::reserve_key(key);
-    let claim = Statement::<T, _>::reserved_key(worker, key, wanted);
+    let reserve = Statement::<T, _>::new(Form::ReserveKey, key);
+    let claim = Statement::<T, _>::new(Form::ReservedKey, key).claim_many(worker, wanted);
     let (reserved, mut answer) = reserve_and_take(conn, &reserve, &claim, true).await?;
     let is_empty = answer.claimed.is_empty() && answer.spent.is_none();
     if is_empty && reserved.locked != NONE {

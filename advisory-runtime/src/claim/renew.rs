@@ -4,11 +4,12 @@ use super::Error;
 use super::claimed::{Claimed, duration};
 use super::conflicts::load;
 use super::key::KeyValue;
-use super::sql::Statement;
+use super::sql::{Form, Statement};
 use super::table::Claim;
 use crate::driver::Queries;
 use crate::rows::{Sent, Unusable, require_no_transaction};
 use diesel::data_types::PgInterval;
+use diesel::sql_types::{Interval, Nullable};
 use std::time::Duration;
 
 /// Renews the claim: it lasts for its whole ttl from now, or for less if a trigger or the column's
@@ -58,8 +59,9 @@ pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
 ) -> Result<(), Error> {
     let sent = Sent::now();
     require_renewable(conn, job)?;
-    let statement = Statement::<T, _, _>::renew(job.locked_by(), (**job).key().bound());
-    let renewed: Vec<Option<PgInterval>> = load(conn, &statement).await?;
+    let statement = Statement::<T, _, Nullable<Interval>>::new(Form::Renew, (**job).key().bound());
+    let renewed = load(conn, &statement.held_by(job.locked_by())).await;
+    let renewed: Vec<Option<PgInterval>> = renewed?;
     let lasts = renewed.first().ok_or_else(|| job.lost())?;
     // A trigger may have set `locked_until` to NULL.
     let lasts = lasts.map_or(Duration::ZERO, duration);

@@ -6,7 +6,7 @@ use super::conflicts::load;
 use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
 use super::renew::require_renewable;
-use super::sql::{many, text};
+use super::sql::{Form, Statement, Value, keys_of, settled, text};
 use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
@@ -15,6 +15,7 @@ use crate::rows::{
     Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
 use diesel::data_types::PgInterval;
+use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -190,6 +191,10 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 }
 
+/// The number of a claim, from 1, the time that it lasts if it was renewed, and otherwise whether it
+/// was held at the last commit.
+type RenewColumns = (BigInt, Nullable<Interval>, Bool);
+
 /// Renews claims by one statement, without waiting for a locked row. One answer for each, in their
 /// order.
 struct Renew<T>(Vec<Claimed<T>>);
@@ -205,7 +210,10 @@ impl<T: Claim> Step for Renew<T> {
             return Ok(Vec::new());
         };
         require_renewable(conn, first)?;
-        let rows = load(conn, &many::renew(&self.0)).await;
+        let keys = keys_of(self.0.iter().map(|job| &**job));
+        let statement = Statement::<T, _, RenewColumns>::new(Form::RenewMany, keys);
+        let statement = statement.with("holders", Value::holders(self.0.iter()));
+        let rows = load(conn, &statement).await;
         let mut rows: Vec<(i64, Option<PgInterval>, bool)> = rows?;
         rows.sort_unstable_by_key(|(nth, ..)| *nth);
         let renewed = rows.into_iter().map(|(_, lasts, is_held)| match lasts {
@@ -234,7 +242,7 @@ impl<T: Claim> Step for Settle<T> {
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
-        let rows = load(conn, &many::settled(&self.0)).await;
+        let rows = load(conn, &settled(&self.0)).await;
         let mut rows: Vec<(i64, Option<String>, Option<String>)> = rows?;
         rows.sort_unstable();
         let rows = rows.into_iter().zip(&self.0);

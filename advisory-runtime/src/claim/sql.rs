@@ -14,26 +14,25 @@
 //! hold the row too, or lose an end, and the job would run twice.
 
 pub(super) mod ends;
+mod form;
 mod fragments;
 pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
-pub(super) mod many;
 mod position;
 mod state;
 mod statement;
-mod text_cache;
 
 use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
+pub(super) use form::{Form, SpentWay};
 pub(super) use fragments::LONGEST_PAUSE;
 pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
-pub(super) use statement::{Fixed, Id, Statement};
+pub(super) use statement::{Fixed, Id, Statement, Value, keys_of, settled};
 use std::borrow::Cow;
-pub(super) use text_cache::SpentWay;
 
 /// A condition or columns to set, from the caller.
 pub(crate) type Fragment<'a> = Box<dyn QueryFragment<Pg> + Send + Sync + 'a>;
@@ -87,4 +86,9 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
         return text.replace('\0', "\u{FFFD}").into();
     }
     text.into()
+}
+
+/// Returns the query for triggers of the table that can change or replace what an end writes.
+pub(super) fn triggers<T: Claim>() -> String {
+    fragments::Fragments::of::<T>().fill(include_str!("sql/triggers.sql"))
 }

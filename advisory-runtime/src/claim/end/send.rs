@@ -7,12 +7,15 @@ use crate::claim::conflicts::{change, load};
 use crate::claim::key::KeyValue;
 use crate::claim::mutex::locked;
 use crate::claim::sql::ends::{self, Locked, OneEnd, end_of, sets_columns};
-use crate::claim::sql::{Fixed, Fragment, LONGEST_PAUSE, Statement, many, text};
+use crate::claim::sql::{
+    Fixed, Form, Fragment, LONGEST_PAUSE, Statement, Wanted, settled, text, triggers,
+};
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};
 use crate::error::{is_connection_lost, may_follow_commit};
 use crate::rows::{End, Inside};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::sql_types::Untyped;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::slice;
@@ -106,7 +109,7 @@ async fn send_end<T: Claim, D: Queries>(
 
 /// Returns `true` if the row still has the claim's `locked_by`: its end was not committed.
 async fn is_ours<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> bool {
-    let rows = load(conn, &many::settled(slice::from_ref(job))).await.ok();
+    let rows = load(conn, &settled(slice::from_ref(job))).await.ok();
     let row: Option<(i64, Option<String>, Option<String>)> = rows.and_then(|mut rows| rows.pop());
     row.is_some_and(|(.., holder)| holder.as_deref() == Some(job.locked_by()))
 }
@@ -123,13 +126,17 @@ async fn end_outside<T: Claim, D: Queries>(
     let is_at_once =
         !end.has_message() && !sets_columns::<T>(end) && !has_triggers::<T, D>(conn).await?;
     if is_at_once {
-        let (by, key) = (job.locked_by(), (**job).key().bound());
+        let (form, key) = (Form::EndAtOnce(end), (**job).key().bound());
         let ended = if end == End::Complete && changes.is_empty() {
-            let statement = Statement::<T, _, _, Fixed<1>>::end_at_once(by, key, end, changes);
-            change(conn, &statement).await
+            let statement = Statement::<T, _, Untyped, Fixed<1>>::new(form, key);
+            change(conn, &statement.held_by(job.locked_by())).await
         } else {
-            let statement = Statement::<T, _>::end_at_once(by, key, end, changes);
-            change(conn, &statement).await
+            let wanted = Wanted {
+                changes,
+                ..Wanted::default()
+            };
+            let statement = Statement::<T, _>::new(form, key).wanted(wanted);
+            change(conn, &statement.held_by(job.locked_by())).await
         };
         match ended {
             Ok(true) => return Ok(true),
@@ -163,7 +170,7 @@ async fn has_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error>
 }
 
 async fn look_for_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error> {
-    let found = conn.count(diesel::sql_query(many::triggers::<T>())).await;
+    let found = conn.count(diesel::sql_query(triggers::<T>())).await;
     let has_triggers = found.map_err(Error::Database)? > 0;
     triggers_seen().insert(TypeId::of::<T>(), has_triggers);
     Ok(has_triggers)

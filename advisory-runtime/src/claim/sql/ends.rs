@@ -1,10 +1,9 @@
 //! The statements that end claims. Their values are arrays, so the text does not depend on the
 //! number of claims, only on the kinds of ends.
 
+use super::form::Form;
 use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, LONGEST_PAUSE, has_last_attempt};
-use super::many::{Keys, keys_of};
-use super::statement::{Statement, Value};
-use super::text_cache::{Form, cached};
+use super::statement::{Keys, Statement, Value, keys_of};
 use super::{Fragment, Wanted};
 use crate::claim::Claimed;
 use crate::claim::optional_column::{MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime};
@@ -66,34 +65,6 @@ pub(in crate::claim) fn end<'a, T: Claim>(
         locked,
         has_changes,
     };
-    let text = cached::<T>(form, || {
-        let mut fragments = Fragments::of::<T>();
-        // The stronger lock conflicts with open transactions that refer to a row to delete.
-        let lock = if kinds & DELETE == 0 {
-            "NO KEY UPDATE"
-        } else {
-            "UPDATE"
-        };
-        fragments.add("lock", lock);
-        let [values, columns] = values_of(kinds);
-        fragments.add("values", values);
-        fragments.add("value_columns", columns);
-        fragments.add_ends::<T>(kinds, has_changes, locked == Locked::Fail);
-        let skip = match locked {
-            Locked::Skip => " SKIP LOCKED",
-            _ => "",
-        };
-        fragments.add("skip_locked", skip);
-        let answer = match locked {
-            Locked::WaitInside => transaction::<T>(),
-            _ => "advisory_claim.nth".to_owned(),
-        };
-        fragments.add("answer", answer);
-        fragments.fill(match locked {
-            Locked::Fail => include_str!("end_all_at_once.sql"),
-            _ => include_str!("end_all.sql"),
-        })
-    });
     let kinds = possible.clone().map(|end| Some(kind(end).into()));
     let pauses = possible.map(|end| match end {
         End::Retry { after } => after.map(|pause| {
@@ -104,7 +75,7 @@ pub(in crate::claim) fn end<'a, T: Claim>(
     });
     let jobs = || ends.iter().map(|(job, ..)| *job);
     let messages = ends.iter().map(|(.., message)| *message).collect();
-    Statement::new(text, keys_of(jobs().map(|job| &**job)))
+    Statement::new(form, keys_of(jobs().map(|job| &**job)))
         .with("holders", Value::holders(jobs()))
         .with("ends", Value::Numbers(kinds.collect()))
         .with("messages", Value::Texts(messages))
@@ -176,8 +147,27 @@ const MESSAGE: &str = "{error_column} = COALESCE(advisory_claim.message, {error}
 impl Fragments {
     /// Adds a statement for each kind of end, and the answer. The caller's changes replace those of
     /// the row's type, except when a retry fails the row at the last attempt.
-    fn add_ends<T: Claim>(&mut self, kinds: u8, has_changes: bool, is_at_once: bool) {
-        let [is_held, returning] = if is_at_once {
+    pub(super) fn add_ends<T: Claim>(&mut self, kinds: u8, locked: Locked, has_changes: bool) {
+        // The stronger lock conflicts with open transactions that refer to a row to delete.
+        let lock = match kinds & DELETE {
+            0 => "NO KEY UPDATE",
+            _ => "UPDATE",
+        };
+        self.add("lock", lock);
+        let [values, columns] = values_of(kinds);
+        self.add("values", values);
+        self.add("value_columns", columns);
+        let skip = match locked {
+            Locked::Skip => " SKIP LOCKED",
+            _ => "",
+        };
+        self.add("skip_locked", skip);
+        let answer = match locked {
+            Locked::WaitInside => transaction::<T>(),
+            _ => "advisory_claim.nth".to_owned(),
+        };
+        self.add("answer", answer);
+        let [is_held, returning] = if locked == Locked::Fail {
             let most = ttl::<T>().as_millis() / 4;
             self.add("prompt", most.to_string());
             self.add("lock_timeout", most.clamp(1, 100).to_string());

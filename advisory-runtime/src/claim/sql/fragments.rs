@@ -254,6 +254,30 @@ impl Claimable {
 }
 
 impl Fragments {
+    /// Adds the fragments of the files that lock rows.
+    pub(super) fn select<T: Claim>(&mut self, which: Claimable, columns: &str, limit: u32) {
+        self.add("selected", columns);
+        self.add("is_claimable", Self::is_claimable::<T>(which));
+        self.add("limit", limit.to_string());
+    }
+
+    /// Returns the text of a claim on the row that `rows` locks.
+    pub(super) fn claim_one<T: Claim>(self, rows: &str) -> String {
+        self.claim::<T>(rows, include_str!("claim_one.sql"), "{holder}")
+    }
+
+    /// Returns the text of a claim on the rows that `rows` locks.
+    pub(super) fn claim_many<T: Claim>(self, rows: &str) -> String {
+        self.claim::<T>(rows, include_str!("claim.sql"), "{nth_holder}")
+    }
+
+    fn claim<T: Claim>(mut self, rows: &str, file: &str, holder: &str) -> String {
+        self.add("rows", rows);
+        self.add("claimed", Self::claimed::<T>(holder));
+        self.add("returned", "{holder_text}, {lasts}");
+        self.fill(file)
+    }
+
     /// Returns the condition on rows that can be claimed. It contains the condition of the index
     /// literally, so that the index can be used.
     pub(super) fn is_claimable<T: Claim>(which: Claimable) -> String {
@@ -279,7 +303,7 @@ impl Fragments {
 
     /// Returns the assignments of a claim. In a row that has no attempt left, only `locked_by` is
     /// set, to NULL, by which the answer shows it.
-    pub(super) fn claimed<T: Claim>(holder: &str) -> String {
+    fn claimed<T: Claim>(holder: &str) -> String {
         let mut set = vec![
             ("{until_column}", "{clock} + {ttl}", "{until}"),
             ("{by_column}", holder, "NULL"),

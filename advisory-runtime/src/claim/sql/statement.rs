@@ -1,15 +1,15 @@
-//! A statement about one claim, or about the first rows: its text, and the values in it.
+//! A statement: its text, and the values in it.
 
-use super::fragments::{Claimable, Fragments, RENEWED};
-use super::text_cache::{Form, Text, cached};
+use super::form::{self, Form, Text};
 use super::{Fragment, Wanted, text};
+use crate::claim::Claimed;
 use crate::claim::column_type::HolderType as _;
+use crate::claim::key::RowKey;
 use crate::claim::table::Claim;
 use crate::random::random;
-use crate::rows::End;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{Array, BigInt, Interval, Nullable, Text as SqlText, Untyped};
+use diesel::sql_types::{Array, BigInt, Nullable, Text as SqlText, Untyped};
 use diesel::{Expression, QueryResult};
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -23,13 +23,13 @@ pub(in crate::claim) struct Statement<'a, T: Claim, K, Columns = Untyped, Id = (
     key: K,
     /// The other values, by their names in the file.
     values: Vec<(&'static str, Value<'a>)>,
-    pub(super) wanted: Wanted<'a>,
+    wanted: Wanted<'a>,
     selection: T::Selection,
     row: PhantomData<fn() -> (T, Columns, Id)>,
 }
 
 /// A value of a statement, or an array with one for each row.
-pub(super) enum Value<'a> {
+pub(in crate::claim) enum Value<'a> {
     Text(Cow<'a, str>),
     Texts(Vec<Option<&'a str>>),
     Number(i64),
@@ -37,9 +37,6 @@ pub(super) enum Value<'a> {
     /// Columns that the row's type sets.
     Changes(Fragment<'static>),
 }
-
-/// The most rows that one text claims; more rows need texts of their own.
-const MANY: u32 = 1_024;
 
 /// A text by its number.
 #[derive(Debug)]
@@ -58,94 +55,10 @@ impl<const N: u8> Id for Fixed<N> {
     const IS_FIXED: bool = true;
 }
 
-impl<'a, T: Claim> Statement<'a, T, ()> {
-    /// Claims the first rows, and skips locked ones.
-    pub(in crate::claim) fn next(worker: &'a str, limit: u32, wanted: Wanted<'a>) -> Self {
-        let is_fresh = wanted.is_fresh;
-        let most = limit.max(MANY).checked_next_power_of_two();
-        let most = most.unwrap_or(u32::MAX);
-        let text = cached::<T>(Form::Next { most, is_fresh }, || {
-            let mut fragments = Fragments::of::<T>();
-            fragments.select::<T>(Claimable::first(is_fresh), "{columns}", most);
-            fragments.add("first", include_str!("first.sql"));
-            fragments.add("rows", include_str!("first_of_many.sql"));
-            fragments.claim_many::<T>()
-        });
-        Self::new(text, ())
-            .with("holder", Value::Text(of_claims::<T>(worker)))
-            .with("limit", Value::Number(limit.into()))
-            .wanted(wanted)
-    }
-}
-
-impl<'a, T: Claim, N: Id> Statement<'a, T, (), Untyped, N> {
-    /// Claims the first row.
-    pub(in crate::claim) fn first(worker: &'a str, wanted: Wanted<'a>) -> Self {
-        let text = cached::<T>(Form::First, || {
-            let mut fragments = Fragments::of::<T>();
-            fragments.select::<T>(Claimable::Due, "{key}", 1);
-            fragments.add("rows", include_str!("first.sql"));
-            fragments.claim_one::<T>()
-        });
-        let holder = Value::Text(of_claim::<T>(worker));
-        Self::new(text, ()).with("holder", holder).wanted(wanted)
-    }
-}
-
-impl<'a, T: Claim, K> Statement<'a, T, K> {
-    /// Claims the row of a key.
-    pub(in crate::claim) fn by_key(worker: &'a str, key: K, wanted: Wanted<'a>) -> Self {
-        let text = cached::<T>(Form::ByKey, || {
-            let mut fragments = Fragments::of::<T>();
-            fragments.select::<T>(Claimable::ByKey, "{key}", 1);
-            fragments.add("rows", include_str!("key.sql"));
-            fragments.claim_one::<T>()
-        });
-        let holder = Value::Text(of_claim::<T>(worker));
-        Self::new(text, key).with("holder", holder).wanted(wanted)
-    }
-}
-
-impl<'a, T: Claim, K> Statement<'a, T, K, Nullable<Interval>> {
-    /// Renews a claim, and returns how long it lasts.
-    pub(in crate::claim) fn renew(locked_by: &'a str, key: K) -> Self {
-        let text = cached::<T>(Form::Renew, || {
-            let mut fragments = Fragments::of::<T>();
-            fragments.add("set", RENEWED);
-            fragments.fill(include_str!("renew.sql"))
-        });
-        Self::new(text, key).with("holder", Value::Text(locked_by.into()))
-    }
-}
-
-impl<'a, T: Claim, K, N: Id> Statement<'a, T, K, Untyped, N> {
-    /// Ends a claim without a message, unless its row is locked or it is about to expire.
-    pub(in crate::claim) fn end_at_once(
-        locked_by: &'a str,
-        key: K,
-        end: End,
-        changes: &'a [Fragment<'a>],
-    ) -> Self {
-        let text = cached::<T>(Form::EndAtOnce(end), || {
-            let mut fragments = Fragments::of::<T>();
-            fragments.add("set", Fragments::ended::<T>(end));
-            fragments.fill(match end {
-                End::Delete => include_str!("delete_at_once.sql"),
-                _ => include_str!("end_at_once.sql"),
-            })
-        });
-        let statement = Self::new(text, key).with("holder", Value::Text(locked_by.into()));
-        statement.wanted(Wanted {
-            changes,
-            ..Wanted::default()
-        })
-    }
-}
-
 impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
-    pub(super) fn new(text: Arc<Text>, key: K) -> Self {
+    pub(in crate::claim) fn new(form: Form, key: K) -> Self {
         Self {
-            text,
+            text: form::text::<T>(form),
             key,
             values: Vec::new(),
             wanted: Wanted::default(),
@@ -154,18 +67,65 @@ impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
         }
     }
 
-    pub(super) fn with(mut self, name: &'static str, value: Value<'a>) -> Self {
+    pub(in crate::claim) fn with(mut self, name: &'static str, value: Value<'a>) -> Self {
         self.values.push((name, value));
         self
     }
 
-    pub(super) fn wanted(self, wanted: Wanted<'a>) -> Self {
+    pub(in crate::claim) fn wanted(self, wanted: Wanted<'a>) -> Self {
         Self { wanted, ..self }
+    }
+
+    /// The statement changes the claim with this `locked_by`.
+    pub(in crate::claim) fn held_by(self, locked_by: &'a str) -> Self {
+        self.with("holder", Value::Text(locked_by.into()))
+    }
+
+    /// The statement claims one row.
+    pub(in crate::claim) fn claim_one(self, worker: &'a str, wanted: Wanted<'a>) -> Self {
+        let holder = Value::Text(of_claim::<T>(worker).into());
+        self.with("holder", holder).wanted(wanted)
+    }
+
+    /// The statement claims several rows. Their `locked_by` differ in the last part of the UUID.
+    pub(in crate::claim) fn claim_many(self, worker: &'a str, wanted: Wanted<'a>) -> Self {
+        let mut holder = of_claim::<T>(worker);
+        holder.truncate(holder.len() - 12);
+        self.with("holder", Value::Text(holder.into()))
+            .wanted(wanted)
     }
 }
 
+/// The keys of rows, as arrays.
+pub(in crate::claim) type Keys<'a, T> =
+    <<T as Claim>::KeyValue<'a> as RowKey<<T as Claim>::Key>>::Arrays;
+
+pub(in crate::claim) fn keys_of<'a, T: Claim>(rows: impl Iterator<Item = &'a T>) -> Keys<'a, T> {
+    <T::KeyValue<'a> as RowKey<T::Key>>::arrays(rows.map(T::key))
+}
+
+impl<'a> Value<'a> {
+    /// Returns the `locked_by` of each claim.
+    pub(in crate::claim) fn holders<T: Claim>(jobs: impl Iterator<Item = &'a Claimed<T>>) -> Self {
+        Self::Texts(jobs.map(|job| Some(job.locked_by())).collect())
+    }
+}
+
+/// The number of a claim, from 1, the state of the transaction that ended it, which is NULL if the
+/// server does not know it, and the `locked_by` of the claim that holds the row.
+type SettledColumns = (BigInt, Nullable<SqlText>, Nullable<SqlText>);
+
+/// Looks up the outcome of the transactions that ended these claims.
+pub(in crate::claim) fn settled<T: Claim>(
+    jobs: &[Claimed<T>],
+) -> Statement<'_, T, Keys<'_, T>, SettledColumns> {
+    let transactions = jobs.iter().map(|job| Some(job.hold().inside().transaction));
+    Statement::new(Form::Settled, keys_of(jobs.iter().map(|job| &**job)))
+        .with("transactions", Value::Numbers(transactions.collect()))
+}
+
 /// Makes the `locked_by` of one new claim. The server would take three times as long.
-pub(super) fn of_claim<T: Claim>(worker: &str) -> Cow<'_, str> {
+fn of_claim<T: Claim>(worker: &str) -> String {
     // A UUID of version 4, with the variant of RFC 9562.
     let (mut high, low) = ((random() & !0xf000) | 0x4000, (random() >> 2) | (1 << 63));
     let mut holder = String::with_capacity(worker.len() + 37);
@@ -186,40 +146,7 @@ pub(super) fn of_claim<T: Claim>(worker: &str) -> Cow<'_, str> {
         ));
         high <<= 4;
     }
-    holder.into()
-}
-
-/// Makes the common beginning of the `locked_by` of several new claims: all but the last part of
-/// the UUID.
-pub(super) fn of_claims<T: Claim>(worker: &str) -> Cow<'_, str> {
-    let mut holder = of_claim::<T>(worker).into_owned();
-    holder.truncate(holder.len() - 12);
-    holder.into()
-}
-
-impl Fragments {
-    /// Adds the fragments of the files that lock rows.
-    pub(super) fn select<T: Claim>(&mut self, which: Claimable, columns: &str, limit: u32) {
-        self.add("selected", columns);
-        self.add("is_claimable", Self::is_claimable::<T>(which));
-        self.add("limit", limit.to_string());
-    }
-
-    /// Returns the text of a claim on the row that `{rows}` locks.
-    fn claim_one<T: Claim>(self) -> String {
-        self.claim::<T>(include_str!("claim_one.sql"), "{holder}")
-    }
-
-    /// Returns the text of a claim on the rows that `{rows}` locks.
-    pub(super) fn claim_many<T: Claim>(self) -> String {
-        self.claim::<T>(include_str!("claim.sql"), "{nth_holder}")
-    }
-
-    fn claim<T: Claim>(mut self, file: &str, holder: &str) -> String {
-        self.add("claimed", Self::claimed::<T>(holder));
-        self.add("returned", "{holder_text}, {lasts}");
-        self.fill(file)
-    }
+    holder
 }
 
 impl<T: Claim, K: QueryFragment<Pg>, Columns, N> QueryFragment<Pg>
