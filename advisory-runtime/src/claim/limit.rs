@@ -2,7 +2,7 @@
 //! in one transaction.
 
 use super::Error;
-use super::claimed::{Answer, Answered, Claimed, Found};
+use super::claimed::{Answer, Answered, Claimed};
 use super::conflicts::Conflicts;
 use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
@@ -54,12 +54,13 @@ struct Reserved {
 /// An empty array in SQL.
 const NONE: &str = "{}";
 
+/// Claims at most `limit` rows. Returns with them `true` if there are rows that it has not reached.
 pub(super) async fn take<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
     limit: u32,
     wanted: Wanted<'_>,
-) -> Result<Found<T>, Error> {
+) -> Result<(Vec<Claimed<T>>, bool), Error> {
     let is_fresh = wanted.is_fresh;
     let form = Form::NextOfReserved { limit, is_fresh };
     let claim = Statement::<T, _>::new(form, ()).claim_many(worker, wanted);
@@ -89,15 +90,13 @@ pub(super) async fn take<T: Claim, D: Queries>(
             if let Some(spent) = &spent {
                 fail_spent(conn, worker, spent, wanted).await?;
             }
-            let mut found = Found::new(claimed, limit);
-            found.may_be_more |= reserved.has_more;
-            return Ok(found);
+            return Ok((claimed, reserved.has_more));
         }
         if reserved.locked == NONE && reserved.has_more {
             reach = reach.saturating_mul(FARTHER);
         } else if reserved.locked == NONE {
             if !reserved.is_busy || pauses == PAUSES {
-                return Ok(Found::new(Vec::new(), limit));
+                return Ok((Vec::new(), false));
             }
             pauses += 1;
             D::pause(backoff.pause()).await;

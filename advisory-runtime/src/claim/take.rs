@@ -1,7 +1,7 @@
 //! Claims the first rows, or the one with a key.
 
 use super::Error;
-use super::claimed::{Answer, Answered, Claimed, Found};
+use super::claimed::{Answer, Answered, Claimed};
 use super::conflicts::load;
 use super::key::KeyValue as _;
 use super::limit;
@@ -23,7 +23,7 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     wanted: Wanted<'_>,
 ) -> Result<Option<Claimed<T>>, Error> {
     let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
-        take(conn, worker, 1, wanted).await?.claimed
+        take(conn, worker, 1, wanted).await?.0
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
         let statement = Statement::<T, _, Untyped, Fixed<0>>::new(Form::First, ());
         repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
@@ -34,35 +34,37 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     Ok(claimed.into_iter().next())
 }
 
-/// Claims at most `limit` rows.
+/// Claims at most `limit` rows. Returns with them `true` if another claim may find rows at once.
 pub(super) async fn take<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
     limit: u32,
     wanted: Wanted<'_>,
-) -> Result<Found<T>, Error> {
-    if limit == 0 {
-        return Ok(Found::new(Vec::new(), limit));
-    }
+) -> Result<(Vec<Claimed<T>>, bool), Error> {
+    let mut has_more = false;
     let claimed = match wanted.key {
+        _ if limit == 0 => Vec::new(),
         Some(key) if T::Per::COLUMN.is_some() => {
-            limit::take_by_key(conn, worker, key, wanted).await
+            limit::take_by_key(conn, worker, key, wanted).await?
         }
         Some(key) => {
             let statement = Statement::<T, _>::new(Form::ByKey, key);
-            repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await
+            repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
         }
         None if T::Per::COLUMN.is_some() => {
-            return limit::take(conn, worker, limit, wanted).await;
+            let claimed;
+            (claimed, has_more) = limit::take(conn, worker, limit, wanted).await?;
+            claimed
         }
         None => {
             let form = Form::next(limit, wanted.is_fresh);
             let statement = Statement::<T, _>::new(form, ());
             let statement = statement.with("limit", Value::Number(limit.into()));
-            repeat::<false, _, _, _, _>(conn, worker, statement, wanted).await
+            repeat::<false, _, _, _, _>(conn, worker, statement, wanted).await?
         }
-    }?;
-    Ok(Found::new(claimed, limit))
+    };
+    let is_full = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
+    Ok((claimed, has_more || is_full))
 }
 
 /// A condition on the rows to claim: one of Diesel's expressions over the table's columns, as its

@@ -408,18 +408,18 @@ impl<T: Claim> Settings<'_, T> {
         {
             conn.close(false);
         }
-        let found = taken?;
+        let (claimed, may_be_more) = taken?;
         let is_slow = sent.elapsed() >= SLOW;
-        let is_asked = asked.asks_position && is_slow && found.may_be_more;
-        let position = match found.claimed.last().filter(|_| is_asked) {
+        let is_asked = asked.asks_position && is_slow && may_be_more;
+        let position = match claimed.last().filter(|_| is_asked) {
             Some(last) => position_of(conn, last).await.ok().flatten(),
             None => None,
         };
         Ok(Taken {
-            claimed: found.claimed,
+            claimed,
             position,
             is_slow,
-            may_be_more: found.may_be_more,
+            may_be_more,
         })
     }
 
