@@ -19,16 +19,16 @@ use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]
 use crate::Pool;
 use crate::driver::Queries;
-use crate::rows::{End, Observer, Reach, may_stick, number_of_pool, tell};
+use crate::rows::{End, Observer, may_stick, number_of_pool, tell};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use shared::Shared;
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
-pub(crate) use source::Source;
 #[cfg(feature = "postgres")]
-pub(crate) use source::{Boxed, Claiming};
+pub(crate) use source::Claiming;
+pub(crate) use source::Source;
 use start::SLOW;
 pub(crate) use start::{Asked, Taken};
 use std::fmt::Display;
@@ -311,15 +311,15 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
 }
 
 /// Claims rows and runs their bodies until `stop` is ready.
-pub(crate) async fn run<T, R, E, F>(
-    source: &dyn Source<T, Reach = R>,
+pub(crate) async fn run<T, S, E, F>(
+    source: &S,
     settings: &Settings<'_, T>,
     stop: Stop<'_>,
     body: impl Fn(Claimed<T>) -> F,
 ) -> Result<(), Error>
 where
     T: Claim,
-    R: Reach,
+    S: Source<T>,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
