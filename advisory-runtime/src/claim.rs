@@ -66,7 +66,6 @@ mod conflicts;
 mod count;
 mod end;
 mod error;
-mod index;
 mod key;
 mod limit;
 mod mutex;
@@ -91,9 +90,8 @@ pub use claimed::{Claimed, Event};
 pub use count::Counts;
 pub use end::EndStatement;
 pub use error::Error;
-pub use index::indexes;
 pub use next::Next;
-pub use schema::Schema;
+pub use schema::{Schema, indexes};
 pub use state::{State, state};
 pub use table::Claim;
 pub use time::now;
@@ -111,7 +109,7 @@ pub(crate) use {
     count::counts_on,
     end::send::end_one,
     renew::renew_or_lose,
-    worker::{Asked, Boxed, Claiming, Settings, Source, Taken, joined, run as run_worker},
+    worker::{Asked, Claiming, Settings, Source, Taken, joined, run as run_worker},
 };
 
 pub use advisory_derive::Claim;

@@ -98,14 +98,14 @@ macro_rules! __claim_record {
     ($before:literal $after:literal $row:ty) => {
         const _: () = {
             const COUNT: usize = $crate::__private::claim::count::<$row>();
-            const TEXTS: &[&str] = &$crate::__private::claim::texts::<$row, COUNT>(
+            const TEXTS: &[[&str; 2]] = &$crate::__private::claim::texts::<$row, COUNT>(
                 $before,
                 $crate::__private::core::module_path!(),
                 $after,
             );
             $crate::__record!(@
-                $crate::__private::claim::length(TEXTS),
-                $crate::__private::claim::bytes(TEXTS)
+                $crate::__private::claim::length(TEXTS.as_flattened()),
+                $crate::__private::claim::bytes(TEXTS.as_flattened())
             );
         };
     };
@@ -187,76 +187,81 @@ pub mod claim {
     use diesel::Column;
     use diesel::sql_types::{Nullable, Text};
 
-    /// The number of texts before those of the key and of the order.
-    const FIXED: usize = 25;
+    /// The number of pairs besides those of the key and of the order.
+    const FIXED: usize = 12;
 
     #[must_use]
     pub const fn count<T: Claim>() -> usize {
-        FIXED + 2 * <T::Key as KeyColumns<T::Table>>::NAMES.len() + 4 * T::ORDER.len()
+        FIXED + <T::Key as KeyColumns<T::Table>>::NAMES.len() + 2 * T::ORDER.len()
     }
 
-    /// The texts of a row's record: its start, the texts around the module's path, the columns of
-    /// the table, those of the key, and the order.
+    /// The texts of a row's record, in pairs: its start, the texts around the module's path, the
+    /// columns of the table, those of the key, and the order.
     #[must_use]
     pub const fn texts<T: Claim, const N: usize>(
         before: &'static str,
         module: &'static str,
         after: &'static str,
-    ) -> [&'static str; N] {
-        const fn or_empty(name: Option<&'static str>) -> &'static str {
-            match name {
-                Some(name) => name,
-                None => "",
+    ) -> [[&'static str; 2]; N] {
+        const fn field(start: &'static str, value: Option<&'static str>) -> [&'static str; 2] {
+            match value {
+                Some(value) => [start, value],
+                None => [""; 2],
             }
         }
-        const fn time(column: Option<TimeColumn>) -> &'static str {
+        const fn time(column: Option<TimeColumn>) -> Option<&'static str> {
             match column {
-                Some(column) => column.name(),
-                None => "",
+                Some(column) => Some(column.name),
+                None => None,
             }
         }
-        let names = [
-            T::LockedUntil::NAME,
-            T::LockedBy::NAME,
-            time(<T::CompletedAt as MaybeTime<T::Table>>::COLUMN),
-            time(<T::FailedAt as MaybeTime<T::Table>>::COLUMN),
-            or_empty(<T::ErrorMessage as MaybeColumn<T::Table, Nullable<Text>>>::COLUMN),
-            time(<T::RunAt as MaybeRunAt<T::Table>>::COLUMN),
-            match <T::Attempts as MaybeCount<T::Table>>::COLUMN {
-                Some(column) => column.name,
-                None => "",
-            },
-            or_empty(<T::Per as MaybePer<T::Table>>::COLUMN),
-        ];
-        let mut texts = [""; N];
-        [texts[0], texts[1]] = CLAIM_START;
-        (texts[2], texts[3], texts[N - 1]) = (before, module, after);
+        let attempts = match <T::Attempts as MaybeCount<T::Table>>::COLUMN {
+            Some(column) => Some(column.name),
+            None => None,
+        };
+        let deleted = match <T::CompletedAt as MaybeTime<T::Table>>::DELETES {
+            true => Some("completed_at"),
+            false => None,
+        };
+        let error = <T::ErrorMessage as MaybeColumn<T::Table, Nullable<Text>>>::COLUMN;
         let [deletes, key, order, direction] = CLAIM_PARTS;
-        let mut at = 0;
-        while at < names.len() {
-            if !names[at].is_empty() {
-                (texts[4 + 2 * at], texts[5 + 2 * at]) = (CLAIM_COLUMNS[at], names[at]);
-            }
-            at += 1;
-        }
-        if <T::CompletedAt as MaybeTime<T::Table>>::DELETES {
-            (texts[20], texts[21]) = (deletes, "completed_at");
-        }
-        if <T::FailedAt as MaybeTime<T::Table>>::DELETES {
-            (texts[22], texts[23]) = (deletes, "failed_at");
-        }
-        let mut next = FIXED - 1;
+        let fields = [
+            CLAIM_START,
+            [before, module],
+            field(CLAIM_COLUMNS[0], Some(T::LockedUntil::NAME)),
+            field(CLAIM_COLUMNS[1], Some(T::LockedBy::NAME)),
+            field(
+                CLAIM_COLUMNS[2],
+                time(<T::CompletedAt as MaybeTime<T::Table>>::COLUMN),
+            ),
+            field(
+                CLAIM_COLUMNS[3],
+                time(<T::FailedAt as MaybeTime<T::Table>>::COLUMN),
+            ),
+            field(CLAIM_COLUMNS[4], error),
+            field(
+                CLAIM_COLUMNS[5],
+                time(<T::RunAt as MaybeRunAt<T::Table>>::COLUMN),
+            ),
+            field(CLAIM_COLUMNS[6], attempts),
+            field(CLAIM_COLUMNS[7], <T::Per as MaybePer<T::Table>>::COLUMN),
+            field(deletes, deleted),
+        ];
+        let mut texts = [[after, ""]; N];
+        let (start, rest) = texts.split_at_mut(fields.len());
+        start.copy_from_slice(&fields);
+        let keys = <T::Key as KeyColumns<T::Table>>::NAMES;
         let mut nth = 0;
-        while nth < <T::Key as KeyColumns<T::Table>>::NAMES.len() {
-            (texts[next], texts[next + 1]) = (key, <T::Key as KeyColumns<T::Table>>::NAMES[nth]);
-            (next, nth) = (next + 2, nth + 1);
+        while nth < keys.len() {
+            rest[nth] = [key, keys[nth]];
+            nth += 1;
         }
         let mut nth = 0;
         while nth < T::ORDER.len() {
             let [column, end] = T::ORDER[nth].parts();
-            (texts[next], texts[next + 1]) = (order, column);
-            (texts[next + 2], texts[next + 3]) = (direction, end);
-            (next, nth) = (next + 4, nth + 1);
+            let next = keys.len() + 2 * nth;
+            (rest[next], rest[next + 1]) = ([order, column], [direction, end]);
+            nth += 1;
         }
         texts
     }

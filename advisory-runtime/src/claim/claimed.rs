@@ -6,7 +6,7 @@ use super::table::{Claim, ttl};
 use crate::observe::Telemetry;
 use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
 use diesel::data_types::PgInterval;
-use diesel::deserialize::{self, FromSqlRow};
+use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -68,17 +68,17 @@ struct Shared<T> {
 pub type Event<'e, T> = rows::Event<'e, Claimed<T>, Error>;
 
 impl<T: Claim> Claimed<T> {
-    pub(super) fn new(returned: Returned<T>, sent: Sent) -> Self {
+    fn new(row: T, locked_by: String, has_expired: bool, lasts: Duration, sent: Sent) -> Self {
         let ttl = ttl::<T>();
-        let sent = sent.after_wait(returned.lasts.saturating_sub(ttl));
+        let sent = sent.after_wait(lasts.saturating_sub(ttl));
         // A trigger may have shortened the claim.
-        let until = Expiry::after(sent, ttl.min(returned.lasts));
+        let until = Expiry::after(sent, ttl.min(lasts));
         Self(Arc::new(Shared {
-            row: returned.row,
-            locked_by: returned.locked_by,
+            row,
+            locked_by,
             ttl,
             hold: Hold::new(until, ttl),
-            has_expired: returned.has_expired,
+            has_expired,
             unanswered: AtomicUsize::new(0),
             observer: OnceLock::new(),
             telemetry: Mutex::new(None),
@@ -169,7 +169,7 @@ impl<T: Claim> Claimed<T> {
     }
 
     pub(super) fn name(&self) -> String {
-        format!("{} ({})", super::index::table_name::<T>(), self.0.locked_by)
+        format!("{} ({})", super::sql::table_name::<T>(), self.0.locked_by)
     }
 }
 
@@ -212,120 +212,49 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// Reads a row of an answer by the positions of its columns.
-macro_rules! columns {
-    ($row:ident, $sql_types:ty, $columns:pat => $value:expr) => {
-        impl QueryableByName<Pg> for $row {
-            fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-                let $columns = FromSqlRow::<$sql_types, Pg>::build_from_row(row)?;
-                Ok($value)
-            }
-        }
-    };
-}
-
-/// The answer about a transaction that has ended a claim.
-pub(super) struct SettledRow {
-    pub(super) nth: usize,
-    /// The state of the transaction; `None` if the server does not know it.
-    pub(super) transaction: Option<String>,
-    /// The `locked_by` of the claim that holds the row.
-    pub(super) holder: Option<String>,
-}
-
-columns!(SettledRow, (BigInt, Nullable<Text>, Nullable<Text>), (nth, transaction, holder) => Self {
-    nth: place(nth)?,
-    transaction,
-    holder,
-});
-
-/// The answer about one of many renewals.
-pub(super) struct RenewedRow {
-    pub(super) nth: usize,
-    /// The time that the claim lasts, if it was renewed.
-    pub(super) lasts: Option<Duration>,
-    /// If the claim was not renewed, `true` if it was held at the last commit.
-    pub(super) is_held: bool,
-}
-
-columns!(RenewedRow, (BigInt, Nullable<Interval>, Bool), (nth, lasts, is_held) => Self {
-    nth: place(nth)?,
-    lasts: Option::map(lasts, duration),
-    is_held,
-});
-
-/// The number of a claim that was ended, among those of the statement.
-pub(super) struct EndedRow(pub(super) usize);
-
-columns!(EndedRow, BigInt, nth => Self(place(nth)?));
-
-/// The id of the transaction in which a claim was ended.
-pub(super) struct Transaction(pub(super) i64);
-
-columns!(Transaction, BigInt, transaction => Self(transaction));
-
-/// The time from a statement's start to the expiry; zero if `locked_until` is NULL.
-pub(super) struct Lasts(pub(super) Duration);
-
-columns!(Lasts, Nullable<Interval>, lasts => Self(Option::map_or(lasts, Duration::ZERO, duration)));
-
 /// Converts the number of a row, which counts from 1, to an index.
-fn place(nth: i64) -> deserialize::Result<usize> {
-    Ok(usize::try_from(nth - 1)?)
+pub(super) fn index_of(nth: i64) -> usize {
+    usize::try_from(nth - 1).unwrap_or(usize::MAX)
 }
 
 /// Converts an interval; returns zero if it is negative.
-fn duration(interval: PgInterval) -> Duration {
+pub(super) fn duration(interval: PgInterval) -> Duration {
     const DAY: i64 = 24 * 60 * 60 * 1_000_000;
     let days = i64::from(interval.days).saturating_mul(DAY);
     let micros = interval.microseconds.saturating_add(days);
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// A claimed row, as the server returns it.
-pub(super) struct Returned<T> {
-    locked_by: String,
+/// A row of the answer to a claim. A statement that claims one row does not return `has_expired`
+/// and `nth`.
+pub(super) struct Answered<T, const IS_ONE: bool = false> {
+    /// `None` if the row has no attempt left, and is not claimed.
+    locked_by: Option<String>,
     /// The time from the statement's start to the expiry.
     lasts: Duration,
     /// `true` if an earlier claim had expired.
     has_expired: bool,
-    /// The index in the order of the claims.
-    nth: usize,
-    row: T,
-}
-
-/// A row of the answer to a claim. A statement that claims one row does not return `has_expired`
-/// and `nth`.
-pub(super) enum Answered<T, const IS_ONE: bool = false> {
-    Claimed(Returned<T>),
-    /// The row has no attempt left, and is not claimed.
-    Spent(Option<T>),
-    /// The row is claimed, but its columns cannot be read as the type.
-    Unreadable(DieselError),
+    /// The number in the order of the claims.
+    nth: i64,
+    /// An error if the columns cannot be read as the type.
+    row: deserialize::Result<T>,
 }
 
 impl<T: Claim, const IS_ONE: bool> QueryableByName<Pg> for Answered<T, IS_ONE> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
-        let locked_by: Option<String> = row.get_value::<Nullable<Text>, _, _>(0)?;
+        let lasts: Option<_> = row.get_value::<Nullable<Interval>, _, _>(1)?;
         let first = if IS_ONE { 2 } else { 4 };
-        let read = T::from_row(&row.partial_row(first..row.field_count()));
-        let Some(locked_by) = locked_by else {
-            return Ok(Self::Spent(read.ok()));
-        };
-        match read {
-            Ok(read) => Ok(Self::Claimed(Returned {
-                locked_by,
-                lasts: Lasts::build(&row.partial_row(1..2))?.0,
-                has_expired: !IS_ONE && row.get_value::<Bool, _, _>(2)?,
-                nth: if IS_ONE {
-                    0
-                } else {
-                    place(row.get_value::<BigInt, _, _>(3)?)?
-                },
-                row: read,
-            })),
-            Err(error) => Ok(Self::Unreadable(DieselError::DeserializationError(error))),
-        }
+        Ok(Self {
+            locked_by: row.get_value::<Nullable<Text>, _, _>(0)?,
+            lasts: lasts.map_or(Duration::ZERO, duration),
+            has_expired: !IS_ONE && row.get_value::<Bool, _, _>(2)?,
+            nth: if IS_ONE {
+                1
+            } else {
+                row.get_value::<BigInt, _, _>(3)?
+            },
+            row: T::from_row(&row.partial_row(first..row.field_count())),
+        })
     }
 }
 
@@ -340,47 +269,27 @@ impl<T: Claim> Answer<T> {
     /// expires, so that it is not the first again at once. It is an error only if nothing else was
     /// claimed.
     pub(super) fn of<const IS_ONE: bool>(
-        rows: Vec<Answered<T, IS_ONE>>,
+        mut rows: Vec<Answered<T, IS_ONE>>,
         sent: Sent,
     ) -> Result<Self, Error> {
-        let (mut returned, mut without_attempt, mut unreadable) = (Vec::new(), None, None);
-        for row in rows {
-            match row {
-                Answered::Claimed(row) => returned.push(row),
-                Answered::Spent(row) => without_attempt.get_or_insert_with(Vec::new).extend(row),
-                Answered::Unreadable(error) => unreadable = Some(error),
-            }
-        }
         // An `UPDATE` returns rows in any order.
-        returned.sort_by_key(|row| row.nth);
-        let claimed = returned.into_iter();
-        let claimed: Vec<_> = claimed.map(|row| Claimed::new(row, sent)).collect();
-        match unreadable {
-            Some(error) if claimed.is_empty() && without_attempt.is_none() => {
-                Err(Error::Database(error))
+        rows.sort_by_key(|row| row.nth);
+        let (mut claimed, mut spent, mut unreadable) = (Vec::new(), None, None);
+        for row in rows {
+            match (row.locked_by, row.row) {
+                (None, read) => spent.get_or_insert_with(Vec::new).extend(read.ok()),
+                (Some(locked_by), Ok(read)) => {
+                    let has_expired = row.has_expired;
+                    claimed.push(Claimed::new(read, locked_by, has_expired, row.lasts, sent));
+                }
+                (Some(_), Err(error)) => unreadable = Some(error),
             }
-            _ => Ok(Self {
-                claimed,
-                spent: without_attempt,
-            }),
         }
-    }
-}
-
-/// The result of a claim.
-pub(super) struct Found<T: Claim> {
-    pub(super) claimed: Vec<Claimed<T>>,
-    /// `true` if another claim may find rows at once.
-    pub(super) may_be_more: bool,
-}
-
-impl<T: Claim> Found<T> {
-    /// Assumes that there may be more rows if `claimed` reaches `limit`.
-    pub(super) fn new(claimed: Vec<Claimed<T>>, limit: u32) -> Self {
-        let may_be_more = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
-        Self {
-            claimed,
-            may_be_more,
+        match unreadable {
+            Some(error) if claimed.is_empty() && spent.is_none() => {
+                Err(Error::Database(DieselError::DeserializationError(error)))
+            }
+            _ => Ok(Self { claimed, spent }),
         }
     }
 }

@@ -3,11 +3,12 @@
 use super::Error;
 use crate::driver::{Queries, depth};
 use crate::rows::is_conflict;
-use diesel::deserialize::QueryableByName;
+use diesel::deserialize::FromSqlRow;
+use diesel::expression::QueryMetadata;
 use diesel::pg::Pg;
 use diesel::query_builder::{Query, QueryFragment, QueryId};
+use diesel::query_dsl::CompatibleType;
 use diesel::result::Error as DieselError;
-use diesel::sql_types::Untyped;
 
 /// The number of conflicts after which a statement is still sent again. They occur under REPEATABLE
 /// READ and SERIALIZABLE, and in each of them another statement has succeeded.
@@ -29,11 +30,13 @@ impl Conflicts {
 }
 
 /// Sends a statement that returns rows.
-pub(super) async fn load<Q, R, D>(conn: &mut D, statement: &Q) -> Result<Vec<R>, Error>
+pub(super) async fn load<Q, R, S, D>(conn: &mut D, statement: &Q) -> Result<Vec<R>, Error>
 where
     D: Queries,
-    Q: Query<SqlType = Untyped> + QueryFragment<Pg> + QueryId + Sync,
-    R: QueryableByName<Pg> + Send + 'static,
+    Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Sync,
+    R: FromSqlRow<S, Pg> + Send + 'static,
+    S: 'static,
+    Pg: QueryMetadata<Q::SqlType>,
 {
     let mut conflicts = Conflicts::on(conn);
     loop {

@@ -158,11 +158,10 @@ pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T> {
 /// }
 /// ```
 #[cfg(feature = "diesel-async")]
-pub async fn complete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
-where
-    T: Claim,
-    C: Connection,
-{
+pub async fn complete<T: Claim, C: Connection>(
+    conn: &mut C,
+    job: &Claimed<T>,
+) -> Result<(), Error> {
     end_one(conn.pg(), job, End::Complete, "", &[]).await
 }
 
@@ -177,11 +176,11 @@ where
 /// the message becomes U+FFFD.
 // For an `async fn` the compiler would report a missing column three times.
 #[cfg(feature = "diesel-async")]
-pub fn fail<'f, T, C>(conn: &'f mut C, job: &'f Claimed<T>, message: &'f str) -> Boxed<'f>
-where
-    T: Fails,
-    C: Connection,
-{
+pub fn fail<'f, T: Fails, C: Connection>(
+    conn: &'f mut C,
+    job: &'f Claimed<T>,
+    message: &'f str,
+) -> Boxed<'f> {
     Box::pin(async move { end_one(conn.pg(), job, End::Fail, message, &[]).await })
 }
 
@@ -209,16 +208,12 @@ where
 /// ```
 // Not an `async fn`, like `fail`.
 #[cfg(feature = "diesel-async")]
-pub fn retry<'f, T, C>(
+pub fn retry<'f, T: Retries, C: Connection>(
     conn: &'f mut C,
     job: &'f Claimed<T>,
     message: &'f str,
     after: Option<Duration>,
-) -> Boxed<'f>
-where
-    T: Retries,
-    C: Connection,
-{
+) -> Boxed<'f> {
     Box::pin(async move { end_one(conn.pg(), job, End::Retry { after }, message, &[]).await })
 }
 
@@ -235,11 +230,7 @@ where
 ///
 /// The errors of [`complete`], and [`Error::Database`] if another row refers to this one.
 #[cfg(feature = "diesel-async")]
-pub async fn delete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
-where
-    T: Claim,
-    C: Connection,
-{
+pub async fn delete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     end_one(conn.pg(), job, End::Delete, "", &[]).await
 }
 
@@ -250,10 +241,6 @@ where
 ///
 /// The `UPDATE` of [`complete`] without `completed_at`.
 #[cfg(feature = "diesel-async")]
-pub async fn release<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
-where
-    T: Claim,
-    C: Connection,
-{
+pub async fn release<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     end_one(conn.pg(), job, End::Release, "", &[]).await
 }

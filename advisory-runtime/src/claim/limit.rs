@@ -2,13 +2,14 @@
 //! in one transaction.
 
 use super::Error;
-use super::claimed::{Answer, Answered, Claimed, Found};
+use super::claimed::{Answer, Answered, Claimed};
 use super::conflicts::Conflicts;
 use super::spent::fail_spent;
 use super::sql::limit::{BEGIN, COMMIT, NEAR, ROLLBACK};
-use super::sql::{Statement, Wanted};
+use super::sql::{Form, Statement, Value, Wanted};
 use super::table::Claim;
-use crate::driver::{Driver, Queries, depth};
+use crate::driver::{CloseOnDrop, Queries, depth};
+use crate::random::random;
 use crate::rows::{Backoff, Sent};
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -53,13 +54,16 @@ struct Reserved {
 /// An empty array in SQL.
 const NONE: &str = "{}";
 
+/// Claims at most `limit` rows. Returns with them `true` if there are rows that it has not reached.
 pub(super) async fn take<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
     limit: u32,
     wanted: Wanted<'_>,
-) -> Result<Found<T>, Error> {
-    let claim = Statement::<T, _>::next_of_reserved(worker, limit, wanted);
+) -> Result<(Vec<Claimed<T>>, bool), Error> {
+    let is_fresh = wanted.is_fresh;
+    let form = Form::NextOfReserved { limit, is_fresh };
+    let claim = Statement::<T, _>::new(form, ()).claim_many(worker, wanted);
     let mut passed_over = NONE.to_owned();
     let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
     let (mut more, mut pauses) = (0, 0);
@@ -71,22 +75,28 @@ pub(super) async fn take<T: Claim, D: Queries>(
     let mut is_pipelined = claim.is_safe_to_cache_prepared(&Pg).unwrap_or(false);
     loop {
         let width = limit.saturating_add(more);
-        let reserve = Statement::<T, _>::reserve(&passed_over, width, reach, wanted);
+        let form = Form::Reserve {
+            width,
+            reach,
+            is_fresh,
+        };
+        let reserve = Statement::<T, _>::new(form, ())
+            .with("passed_over", Value::Text(passed_over.as_str().into()))
+            .with("start", Value::Number(random().cast_signed()))
+            .wanted(wanted);
         let (reserved, Answer { claimed, spent }) =
             reserve_and_take(conn, &reserve, &claim, is_pipelined).await?;
         if !claimed.is_empty() {
             if let Some(spent) = &spent {
                 fail_spent(conn, worker, spent, wanted).await?;
             }
-            let mut found = Found::new(claimed, limit);
-            found.may_be_more |= reserved.has_more;
-            return Ok(found);
+            return Ok((claimed, reserved.has_more));
         }
         if reserved.locked == NONE && reserved.has_more {
             reach = reach.saturating_mul(FARTHER);
         } else if reserved.locked == NONE {
             if !reserved.is_busy || pauses == PAUSES {
-                return Ok(Found::new(Vec::new(), limit));
+                return Ok((Vec::new(), false));
             }
             pauses += 1;
             D::pause(backoff.pause()).await;
@@ -111,8 +121,8 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
     key: &(dyn QueryFragment<Pg> + Send + Sync),
     wanted: Wanted<'_>,
 ) -> Result<Vec<Claimed<T>>, Error> {
-    let reserve = Statement::<T, _>::reserve_key(key);
-    let claim = Statement::<T, _>::reserved_key(worker, key, wanted);
+    let reserve = Statement::<T, _>::new(Form::ReserveKey, key);
+    let claim = Statement::<T, _>::new(Form::ReservedKey, key).claim_many(worker, wanted);
     let (reserved, mut answer) = reserve_and_take(conn, &reserve, &claim, true).await?;
     let is_empty = answer.claimed.is_empty() && answer.spent.is_none();
     if is_empty && reserved.locked != NONE {
@@ -141,18 +151,18 @@ where
     let is_outside = depth(conn).map_err(Error::Database)?.is_none();
     let around = is_outside.then_some([BEGIN, COMMIT]);
     loop {
-        let mut open = Open(conn, is_outside);
+        let mut open = CloseOnDrop::armed_if(is_outside, conn);
         let sent = Sent::now();
         let answered = if is_pipelined {
-            open.0.load_both(around, reserve, claim).await
+            open.load_both(around, reserve, claim).await
         } else {
-            one_by_one(open.0, around, reserve, claim).await
+            one_by_one(&mut *open, around, reserve, claim).await
         };
         // A commit that was cancelled can leave a failed transaction.
-        if is_outside && answered.is_err() && open.0.execute(ROLLBACK).await.is_err() {
-            open.0.close(true);
+        if is_outside && answered.is_err() && open.execute(ROLLBACK).await.is_err() {
+            open.close(true);
         }
-        open.1 = false;
+        open.disarm();
         match answered {
             Ok((reserved, rows)) => {
                 let reserved = reserved.into_iter().next();
@@ -163,7 +173,7 @@ where
                     return Ok((reserved, Answer::of(rows, sent.after_wait(waited))?));
                 }
                 if !is_outside || !is_pipelined {
-                    let claim = super::index::table_name::<T>();
+                    let claim = super::sql::table_name::<T>();
                     return Err(Error::StaleSnapshot { claim });
                 }
                 // The claim arrived after the end of its transaction.
@@ -212,17 +222,5 @@ fn together(one: &str, other: &str) -> String {
             one.trim_end_matches('}'),
             other.trim_start_matches('{')
         ),
-    }
-}
-
-/// A connection, which is closed when this is dropped while the transaction of these statements may
-/// be open.
-struct Open<'c, D: Driver>(&'c mut D, bool);
-
-impl<D: Driver> Drop for Open<'_, D> {
-    fn drop(&mut self) {
-        if self.1 {
-            self.0.close(true);
-        }
     }
 }

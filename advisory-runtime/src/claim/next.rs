@@ -111,8 +111,8 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
         conn: &mut D,
         limit: u32,
     ) -> Result<Vec<Claimed<T>>, Error> {
-        let found = take(conn, self.worker, limit, self.wanted()).await?;
-        Ok(found.claimed)
+        let (claimed, _) = take(conn, self.worker, limit, self.wanted()).await?;
+        Ok(claimed)
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn observers<T: Claim>(
     if cfg!(not(any(feature = "tracing", feature = "metrics"))) {
         return next;
     }
-    let table = label(&super::index::table_name::<T>());
+    let table = label(&super::sql::table_name::<T>());
     Some(Arc::new(move |event| {
         record(table, &claim, &event);
         if let Some(next) = &next {

@@ -38,17 +38,13 @@ pub struct Deleted;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct TimeColumn {
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// The SQL around a `timestamptz` that converts it into the column's type.
     pub(super) around: [&'static str; 2],
     pub(super) is_nullable: bool,
 }
 
 impl TimeColumn {
-    pub(crate) const fn name(self) -> &'static str {
-        self.name
-    }
-
     pub(super) const fn of<C: Column<SqlType: Time>>() -> Self {
         Self {
             name: C::NAME,

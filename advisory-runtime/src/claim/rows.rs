@@ -1,11 +1,12 @@
 //! Has the keeper renew and end claimed rows.
 
 use super::Error;
-use super::claimed::{Claimed, no_answer};
+use super::claimed::{Claimed, duration, no_answer};
+use super::conflicts::load;
 use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
-use super::renew::{renew_all, settled};
-use super::sql::text;
+use super::renew::require_renewable;
+use super::sql::{Form, Statement, Value, keys_of, settled, text};
 use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
@@ -13,6 +14,8 @@ use crate::rows::{
     End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Reach, Renewed, RowError, Rows,
     Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
+use diesel::data_types::PgInterval;
+use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -188,6 +191,12 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 }
 
+/// The number of a claim, from 1, the time that it lasts if it was renewed, and otherwise whether it
+/// was held at the last commit.
+type RenewColumns = (BigInt, Nullable<Interval>, Bool);
+
+/// Renews claims by one statement, without waiting for a locked row. One answer for each, in their
+/// order.
 struct Renew<T>(Vec<Claimed<T>>);
 
 impl<T: Claim> Step for Renew<T> {
@@ -197,8 +206,22 @@ impl<T: Claim> Step for Renew<T> {
     const IS_RENEWAL: bool = true;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
-        let jobs: Vec<_> = self.0.iter().collect();
-        renew_all(conn, &jobs).await
+        let Some(first) = self.0.first() else {
+            return Ok(Vec::new());
+        };
+        require_renewable(conn, first)?;
+        let keys = keys_of(self.0.iter().map(|job| &**job));
+        let statement = Statement::<T, _, RenewColumns>::new(Form::RenewMany, keys);
+        let statement = statement.with("holders", Value::holders(self.0.iter()));
+        let rows = load(conn, &statement).await;
+        let mut rows: Vec<(i64, Option<PgInterval>, bool)> = rows?;
+        rows.sort_unstable_by_key(|(nth, ..)| *nth);
+        let renewed = rows.into_iter().map(|(_, lasts, is_held)| match lasts {
+            Some(lasts) => Renewed::For(duration(lasts)),
+            None if is_held => Renewed::Busy,
+            None => Renewed::Gone,
+        });
+        Ok(renewed.collect())
     }
 
     fn doubted(answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
@@ -210,6 +233,8 @@ impl<T: Claim> Step for Renew<T> {
     }
 }
 
+/// Looks up the outcome of the transactions in which these claims were ended, without waiting for
+/// them. One answer for each, in their order.
 struct Settle<T>(Vec<Claimed<T>>);
 
 impl<T: Claim> Step for Settle<T> {
@@ -217,8 +242,26 @@ impl<T: Claim> Step for Settle<T> {
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
-        let jobs: Vec<_> = self.0.iter().collect();
-        settled(conn, &jobs).await
+        let rows = load(conn, &settled(&self.0)).await;
+        let mut rows: Vec<(i64, Option<String>, Option<String>)> = rows?;
+        rows.sort_unstable();
+        let rows = rows.into_iter().zip(&self.0);
+        let settled = rows.map(|((_, transaction, holder), job)| {
+            let is_ours = holder.as_deref() == Some(job.locked_by());
+            let is_nested = job.hold().inside().is_nested;
+            let is_taken_since = is_nested && holder.is_some() && job.hold().is_expired();
+            match transaction.as_deref() {
+                Some("in progress") => Settled::Open,
+                Some("own") if !is_ours => Settled::Committed,
+                // A rollback to a savepoint may have undone the end, and another worker may have
+                // claimed the row since.
+                Some("committed") if !is_ours && !is_taken_since => Settled::Committed,
+                // The transaction was rolled back, as a whole or to a savepoint. If the server does
+                // not know it, the row decides.
+                _ => Settled::RolledBack,
+            }
+        });
+        Ok(settled.collect())
     }
 
     /// An open transaction is not an answer: the pool's connection may be the one that has it open.
@@ -265,16 +308,11 @@ impl<T: Claim> Step for EndAllStep<T> {
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<bool>, Error> {
-        let ends = self.0.iter();
-        let ends: Vec<_> = ends
-            .map(|(job, end)| {
-                (
-                    job,
-                    end.end,
-                    Some(end.message.as_deref().unwrap_or_default()),
-                )
-            })
-            .collect();
+        let ends = self.0.iter().map(|(job, ClaimEnd { end, message })| {
+            let message = message.as_deref().unwrap_or_default();
+            (job, *end, Some(message))
+        });
+        let ends: Vec<_> = ends.collect();
         end_all(conn, &ends).await
     }
 

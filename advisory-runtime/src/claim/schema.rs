@@ -1,9 +1,95 @@
-//! The migration that makes a table a queue.
+//! The migration that makes a table a queue, and the indexes that make a claim as fast in a large
+//! table as in a small one.
 
-use super::index::{create, name};
-use super::sql::limit::indexes_of;
-use super::sql::{literal, only, quoted};
+use super::key::KeyColumns;
+use super::optional_column::{MaybePer, MaybeRunAt, MaybeTime, TimeColumn};
+use super::sql::{literal, quoted, table, table_name};
+use super::table::Claim;
 use advisory_pattern::ClaimRecord;
+use diesel::Column;
+
+/// The length to which PostgreSQL cuts names, in bytes.
+const LONGEST_NAME: usize = 63;
+
+/// Returns the SQL of the partial index that [`next`](super::next) needs: pending rows in the order
+/// of the claims. Print it into a migration.
+///
+/// With `#[claim(per = …)]` there are two more indexes: the order of each value, and the claimed
+/// rows of each value, which each claim and each end change. Without an order, terminal columns and
+/// `per`, there are none, because the primary key is enough. No index contains `locked_until`, so
+/// without `per` a claim changes no index, and a renewal never does.
+///
+/// For a large table in use, write `CREATE INDEX CONCURRENTLY` in a migration that runs outside of
+/// a transaction. If that fails, drop the invalid index that it leaves.
+///
+/// The name ends in a hash of the definition: the table, the order and the terminal columns. Types
+/// with one definition share an index. If the definition changes, the statement creates another
+/// index, and every insert still updates the earlier one. Drop the earlier one when no running
+/// program claims by its order.
+///
+/// # Examples
+///
+/// For `#[claim(order = "priority desc")]` and a table with `completed_at`:
+///
+/// ```sql
+/// CREATE INDEX IF NOT EXISTS "sync_jobs_claim_1a0252c5" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
+/// ```
+///
+/// Printed into a migration:
+///
+/// ```
+#[doc = example_of_jobs!()]
+/// for statement in advisory_runtime::claim::indexes::<Job>() {
+///     println!("{statement}");
+/// }
+/// ```
+#[must_use]
+pub fn indexes<T: Claim>() -> Vec<String> {
+    let name_of = |time: TimeColumn| time.name;
+    let columns = [
+        ("locked_by", Some(T::LockedBy::NAME)),
+        ("completed_at", T::CompletedAt::COLUMN.map(name_of)),
+        ("failed_at", T::FailedAt::COLUMN.map(name_of)),
+        ("run_at", T::RunAt::COLUMN.map(name_of)),
+        ("per", T::Per::COLUMN),
+    ];
+    let columns = columns.into_iter();
+    let columns = columns.filter_map(|(argument, name)| Some((argument.into(), name?.into())));
+    let order = T::ORDER.iter().map(|order| {
+        let [column, direction] = order.parts();
+        (column.to_owned(), direction.trim().to_owned())
+    });
+    let claim = ClaimRecord {
+        columns: columns.collect(),
+        key: T::Key::NAMES.iter().map(|&name| name.into()).collect(),
+        order: order.collect(),
+        ..ClaimRecord::default()
+    };
+    let indexes = Schema::of_claim(None, &table_name::<T>(), claim).indexes();
+    let create = |(name, definition): (String, String)| create(&table::<T>(), &name, &definition);
+    indexes.into_iter().map(create).collect()
+}
+
+/// Returns the statement that creates an index. `table` is quoted.
+fn create(table: &str, name: &str, definition: &str) -> String {
+    let name = quoted(name);
+    format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
+}
+
+/// Returns the name of an index. It depends on the definition, because `IF NOT EXISTS` compares
+/// only names.
+fn name(table: &str, definition: &str) -> String {
+    let hash = advisory_pattern::sha256(&format!("{} {definition}", quoted(table)));
+    let suffix = format!(
+        "_claim_{:08x}",
+        u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+    );
+    let mut end = table.len().min(LONGEST_NAME - suffix.len());
+    while !table.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{suffix}", &table[..end])
+}
 
 /// The columns that can be added, by the arguments of `#[claim(…)]`, with their types.
 const COLUMNS: [(&str, &str); 7] = [
@@ -147,7 +233,14 @@ impl Schema {
             definitions.push(format!("({order}){}", only(&pending)));
         }
         if let Some(per) = claim.column("per") {
-            definitions.extend(indexes_of(per, &order, pending, self.locked_by()));
+            let value = format!("pg_catalog.hash_record_extended(ROW({}),0)", quoted(per));
+            // The rows of each value in order, and its claimed rows.
+            definitions.push(format!("({value}, {order}){}", only(&pending)));
+            let is_claimed = format!("{} IS NOT NULL", quoted(self.locked_by()));
+            definitions.push(format!(
+                "({value}){}",
+                only(&[pending, vec![is_claimed]].concat())
+            ));
         }
         let named = |definition: String| (name(&self.table, &definition), definition);
         definitions.into_iter().map(named).collect()
@@ -211,4 +304,12 @@ impl Schema {
         let namespace = namespace.map(|namespace| quoted(namespace) + ".");
         namespace.unwrap_or_default() + &quoted(name)
     }
+}
+
+/// Returns the condition of a partial index.
+fn only(conditions: &[String]) -> String {
+    if conditions.is_empty() {
+        return String::new();
+    }
+    format!(" WHERE {}", conditions.join(" AND "))
 }

@@ -4,7 +4,7 @@
 use super::Error;
 use super::conflicts::change;
 use super::end::message::is_of_row;
-use super::sql::{ManyKeys, SpentWay, Wanted};
+use super::sql::{Form, SpentWay, Statement, Value, Wanted, keys_of};
 use super::table::Claim;
 use crate::driver::{Queries, depth};
 
@@ -34,7 +34,11 @@ pub(super) async fn fail_spent<T: Claim, D: Queries>(
     .into_iter()
     .peekable();
     while let Some((limit, way)) = ways.next() {
-        let statement = ManyKeys::<T>::spent(worker, met, limit, way, wanted);
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let keys = keys_of(met.iter().take(most));
+        let statement = Statement::<T, _>::new(Form::Spent { limit, way }, keys)
+            .claim_one(worker, wanted)
+            .with("failed", Value::Changes(Box::new(T::failed())));
         match change(conn, &statement).await {
             Err(Error::Database(error))
                 if is_outside && is_of_row(&error) && ways.peek().is_some() => {}

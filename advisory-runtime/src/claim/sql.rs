@@ -5,39 +5,34 @@
 //! A statement that waits locks its rows first, and reads the clock only then: an `UPDATE` alone
 //! computes its expressions before it waits for the row, and a long wait would use up the claim.
 //! The select that locks has the conditions too, so a statement that loses writes nothing. Rows are
-//! then found by key, not by `ctid`, which changes when a row is updated meanwhile. An end tries
-//! without that select first, in `end_at_once.sql` or `end_all_at_once.sql`, which fail if they had
-//! to wait.
+//! then found by key, not by `ctid`, which changes when a row is updated meanwhile. One end without
+//! a message, and many ends, try without that select first, in `end_at_once.sql` and
+//! `end_all_at_once.sql`, which fail if they had to wait.
 //!
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 //! The commit waits for the disk. Otherwise a crash could lose a claim, and a second worker would
 //! hold the row too, or lose an end, and the job would run twice.
 
-mod end_columns;
+pub(super) mod ends;
+mod form;
 mod fragments;
 pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
-mod many;
 mod position;
 mod state;
 mod statement;
-mod text_cache;
 
-use super::optional_column::MaybeRunAt;
 use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
-pub(super) use end_columns::{How, Locked, TypeSets, end_of};
+pub(super) use form::{Form, SpentWay};
 pub(super) use fragments::LONGEST_PAUSE;
-use fragments::{order, pending};
-pub(super) use many::{ManyKeys, OneEnd, transaction_of, triggers};
 pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
-pub(super) use statement::{Ending, Fixed, Id, Statement};
+pub(super) use statement::{Fixed, Id, Statement, Value, keys_of, settled};
 use std::borrow::Cow;
-pub(super) use text_cache::SpentWay;
 
 /// A condition or columns to set, from the caller.
 pub(crate) type Fragment<'a> = Box<dyn QueryFragment<Pg> + Send + Sync + 'a>;
@@ -78,6 +73,13 @@ pub(super) fn table<T: Claim>() -> String {
     }
 }
 
+/// Returns the table's name without its schema.
+pub(super) fn table_name<T: Claim>() -> String {
+    let quoted = table::<T>();
+    let name = quoted.rsplit("\".\"").next().unwrap_or(&quoted);
+    name.trim_matches('"').replace("\"\"", "\"")
+}
+
 /// Replaces NUL, which PostgreSQL's texts cannot contain.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
@@ -86,19 +88,7 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// Returns the definition of the index for the first rows; `None` if the primary key is enough.
-pub(super) fn index<T: Claim>() -> Option<String> {
-    let pending = pending::<T>(quoted);
-    if T::ORDER.is_empty() && T::RunAt::COLUMN.is_none() && pending.is_empty() {
-        return None;
-    }
-    Some(format!("({}){}", order::<T>(quoted), only(&pending)))
-}
-
-/// Returns the condition of a partial index.
-pub(super) fn only(conditions: &[String]) -> String {
-    if conditions.is_empty() {
-        return String::new();
-    }
-    format!(" WHERE {}", conditions.join(" AND "))
+/// Returns the query for triggers of the table that can change or replace what an end writes.
+pub(super) fn triggers<T: Claim>() -> String {
+    fragments::Fragments::of::<T>().fill(include_str!("sql/triggers.sql"))
 }

@@ -1,21 +1,20 @@
 //! Claims the first rows, or the one with a key.
 
 use super::Error;
-use super::claimed::{Answer, Answered, Claimed, Found};
+use super::claimed::{Answer, Answered, Claimed};
 use super::conflicts::load;
 use super::key::KeyValue as _;
 use super::limit;
 use super::optional_column::MaybePer;
 use super::spent::fail_spent;
-use super::sql::{Fixed, Id, Statement, Wanted};
+use super::sql::{Fixed, Form, Id, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::Queries;
 use crate::rows::Sent;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};
 use diesel::pg::Pg;
-use diesel::prelude::QueryableByName;
 use diesel::query_builder::QueryFragment;
-use diesel::sql_types::{BoolOrNullableBool, Text};
+use diesel::sql_types::{BoolOrNullableBool, Text, Untyped};
 
 /// Claims the first row.
 pub(crate) async fn take_first<T: Claim, D: Queries>(
@@ -24,44 +23,48 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     wanted: Wanted<'_>,
 ) -> Result<Option<Claimed<T>>, Error> {
     let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
-        take(conn, worker, 1, wanted).await?.claimed
+        take(conn, worker, 1, wanted).await?.0
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
-        let statement = Statement::<T, _, Fixed<0>>::first(worker, wanted);
-        repeat::<true, _, _, _, _>(conn, worker, &statement, wanted).await?
+        let statement = Statement::<T, _, Untyped, Fixed<0>>::new(Form::First, ());
+        repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
     } else {
-        let statement = Statement::<T, _>::first(worker, wanted);
-        repeat::<true, _, _, _, _>(conn, worker, &statement, wanted).await?
+        let statement = Statement::<T, _>::new(Form::First, ());
+        repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
     };
     Ok(claimed.into_iter().next())
 }
 
-/// Claims at most `limit` rows.
+/// Claims at most `limit` rows. Returns with them `true` if another claim may find rows at once.
 pub(super) async fn take<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
     limit: u32,
     wanted: Wanted<'_>,
-) -> Result<Found<T>, Error> {
-    if limit == 0 {
-        return Ok(Found::new(Vec::new(), limit));
-    }
+) -> Result<(Vec<Claimed<T>>, bool), Error> {
+    let mut has_more = false;
     let claimed = match wanted.key {
+        _ if limit == 0 => Vec::new(),
         Some(key) if T::Per::COLUMN.is_some() => {
-            limit::take_by_key(conn, worker, key, wanted).await
+            limit::take_by_key(conn, worker, key, wanted).await?
         }
         Some(key) => {
-            let statement = Statement::<T, _>::by_key(worker, key, wanted);
-            repeat::<true, _, _, _, _>(conn, worker, &statement, wanted).await
+            let statement = Statement::<T, _>::new(Form::ByKey, key);
+            repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
         }
         None if T::Per::COLUMN.is_some() => {
-            return limit::take(conn, worker, limit, wanted).await;
+            let claimed;
+            (claimed, has_more) = limit::take(conn, worker, limit, wanted).await?;
+            claimed
         }
         None => {
-            let statement = Statement::<T, _>::next(worker, limit, wanted);
-            repeat::<false, _, _, _, _>(conn, worker, &statement, wanted).await
+            let form = Form::next(limit, wanted.is_fresh);
+            let statement = Statement::<T, _>::new(form, ());
+            let statement = statement.with("limit", Value::Number(limit.into()));
+            repeat::<false, _, _, _, _>(conn, worker, statement, wanted).await?
         }
-    }?;
-    Ok(Found::new(claimed, limit))
+    };
+    let is_full = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
+    Ok((claimed, has_more || is_full))
 }
 
 /// A condition on the rows to claim: one of Diesel's expressions over the table's columns, as its
@@ -86,22 +89,16 @@ pub(super) async fn position_of<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
 ) -> Result<Option<String>, Error> {
-    #[derive(QueryableByName)]
-    #[diesel(check_for_backend(Pg))]
-    struct Position {
-        #[diesel(sql_type = Text)]
-        position: String,
-    }
-    let statement = Statement::<T, _>::position((**job).key().bound());
-    let rows: Vec<Position> = load(conn, &statement).await?;
-    Ok(rows.into_iter().next().map(|row| row.position))
+    let statement = Statement::<T, _, Text>::new(Form::Position, (**job).key().bound());
+    let mut positions: Vec<String> = load(conn, &statement).await?;
+    Ok(positions.pop())
 }
 
-async fn repeat<const IS_ONE: bool, T, K, N, D>(
+async fn repeat<'a, const IS_ONE: bool, T, K, N, D>(
     conn: &mut D,
-    worker: &str,
-    statement: &Statement<'_, T, K, N>,
-    wanted: Wanted<'_>,
+    worker: &'a str,
+    statement: Statement<'a, T, K, Untyped, N>,
+    wanted: Wanted<'a>,
 ) -> Result<Vec<Claimed<T>>, Error>
 where
     T: Claim,
@@ -109,9 +106,14 @@ where
     N: Id,
     D: Queries,
 {
+    let statement = if IS_ONE {
+        statement.claim_one(worker, wanted)
+    } else {
+        statement.claim_many(worker, wanted)
+    };
     loop {
         let before = Sent::now();
-        let rows: Vec<Answered<T, IS_ONE>> = load(conn, statement).await?;
+        let rows: Vec<Answered<T, IS_ONE>> = load(conn, &statement).await?;
         let Answer { claimed, spent } = Answer::of(rows, before)?;
         let Some(spent) = spent else {
             return Ok(claimed);

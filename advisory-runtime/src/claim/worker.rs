@@ -10,17 +10,16 @@ mod shared;
 mod source;
 mod start;
 
-use super::index::table_name;
 use super::observers::observers;
 use super::optional_column::MaybeRunAt;
-use super::sql::{Fragment, Wanted};
+use super::sql::{Fragment, Wanted, table_name};
 use super::table::Claim;
 use super::take::{Condition, position_of, take};
 use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]
 use crate::Pool;
 use crate::driver::Queries;
-use crate::rows::{End, Observer, Reach, may_stick, number_of_pool, tell};
+use crate::rows::{End, Observer, may_stick, number_of_pool, tell};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
@@ -28,9 +27,9 @@ use futures_util::stream::{FuturesUnordered, Stream as _};
 use shared::Shared;
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
-pub(crate) use source::Source;
 #[cfg(feature = "postgres")]
-pub(crate) use source::{Boxed, Claiming};
+pub(crate) use source::Claiming;
+pub(crate) use source::Source;
 use start::SLOW;
 pub(crate) use start::{Asked, Taken};
 use std::fmt::Display;
@@ -41,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 /// The default of [`Worker::poll`].
@@ -252,8 +251,9 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         E: Display + Send + 'static,
     {
         self.run(move |claimed| {
-            let mut task = AbortOnDrop(tokio::spawn(body(claimed)));
-            async move { joined(&mut task.0).await }
+            let mut task = JoinSet::new();
+            task.spawn(body(claimed));
+            joined(task)
         })
         .await
     }
@@ -312,15 +312,15 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
 }
 
 /// Claims rows and runs their bodies until `stop` is ready.
-pub(crate) async fn run<T, R, E, F>(
-    source: &dyn Source<T, Reach = R>,
+pub(crate) async fn run<T, S, E, F>(
+    source: &S,
     settings: &Settings<'_, T>,
     stop: Stop<'_>,
     body: impl Fn(Claimed<T>) -> F,
 ) -> Result<(), Error>
 where
     T: Claim,
-    R: Reach,
+    S: Source<T>,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
@@ -407,18 +407,18 @@ impl<T: Claim> Settings<'_, T> {
         {
             conn.close(false);
         }
-        let found = taken?;
+        let (claimed, may_be_more) = taken?;
         let is_slow = sent.elapsed() >= SLOW;
-        let is_asked = asked.asks_position && is_slow && found.may_be_more;
-        let position = match found.claimed.last().filter(|_| is_asked) {
+        let is_asked = asked.asks_position && is_slow && may_be_more;
+        let position = match claimed.last().filter(|_| is_asked) {
             Some(last) => position_of(conn, last).await.ok().flatten(),
             None => None,
         };
         Ok(Taken {
-            claimed: found.claimed,
+            claimed,
             position,
             is_slow,
-            may_be_more: found.may_be_more,
+            may_be_more,
         })
     }
 
@@ -432,25 +432,18 @@ fn poll_each<F: Future>(jobs: &mut FuturesUnordered<F>, context: &mut Context<'_
     while let Poll::Ready(Some(_)) = Pin::new(&mut *jobs).poll_next(context) {}
 }
 
-/// Returns the output of a task, and resumes its panic here.
-pub(crate) async fn joined<R>(task: &mut JoinHandle<R>) -> R {
-    match task.await {
-        Ok(output) => output,
-        Err(ended) => match ended.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            // The runtime is shutting down.
-            Err(_) => pending().await,
-        },
+/// Returns the output of the only task of a set, and resumes its panic here. The task is aborted
+/// when the future is dropped.
+pub(crate) async fn joined<R: 'static>(mut task: JoinSet<R>) -> R {
+    match task.join_next().await {
+        Some(Ok(output)) => return output,
+        Some(Err(ended)) => {
+            if let Ok(panic) = ended.try_into_panic() {
+                resume_unwind(panic);
+            }
+        }
+        None => {}
     }
-}
-
-/// Aborts a task when dropped.
-#[cfg(feature = "diesel-async")]
-struct AbortOnDrop<R>(JoinHandle<R>);
-
-#[cfg(feature = "diesel-async")]
-impl<R> Drop for AbortOnDrop<R> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    // The runtime is shutting down.
+    pending().await
 }

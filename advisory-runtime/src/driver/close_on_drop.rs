@@ -22,7 +22,10 @@ pub(crate) struct CloseOnDrop<'c, D: Driver> {
 
 impl<'c, D: Driver> CloseOnDrop<'c, D> {
     pub(crate) const fn new(conn: &'c mut D) -> Self {
-        let is_armed = true;
+        Self::armed_if(true, conn)
+    }
+
+    pub(crate) const fn armed_if(is_armed: bool, conn: &'c mut D) -> Self {
         Self { conn, is_armed }
     }
 

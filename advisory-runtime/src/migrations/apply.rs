@@ -17,7 +17,10 @@ use std::time::Instant;
 const LEFT_OPEN: &str = "it left a transaction open, which was rolled back: end it with `COMMIT`, \
      or leave the transaction to Diesel, which begins one unless `run_in_transaction` is `false`";
 
-pub(super) struct Work {
+/// A run on the connection that holds the lock.
+pub(super) struct Run<'r, H> {
+    pub(super) harness: &'r mut H,
+    pub(super) is_stopped: &'r AtomicBool,
     pub(super) migrator: Migrator,
     /// Fails if the session does not hold the lock.
     pub(super) check: String,
@@ -26,48 +29,32 @@ pub(super) struct Work {
     pub(super) report: Report,
 }
 
-impl Work {
-    /// Runs the migrations on the connection that holds the lock, until `is_stopped`.
-    pub(super) fn run<H>(self, harness: &mut H, is_stopped: &AtomicBool) -> Result<Report, Error>
-    where
-        H: MigrationHarness<Pg> + BoxableConnection<Pg>,
-    {
-        let mut running = Running {
-            harness,
-            is_stopped,
-            work: self,
-        };
-        if !running.is_stopped() {
-            match running.work.migrator.action {
-                Action::Apply(count) => running.apply(count)?,
-                Action::Revert(count) => running.revert(count)?,
-            }
-        }
-        Ok(running.work.report)
-    }
-}
-
-struct Running<'r, H> {
-    harness: &'r mut H,
-    is_stopped: &'r AtomicBool,
-    work: Work,
-}
-
 type Migrations = Vec<Box<dyn Migration<Pg>>>;
 
-impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
+impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Run<'_, H> {
+    /// Runs the migrations until `is_stopped`.
+    pub(super) fn run(mut self) -> Result<Report, Error> {
+        if !self.is_stopped() {
+            match self.migrator.action {
+                Action::Apply(count) => self.apply(count)?,
+                Action::Revert(count) => self.revert(count)?,
+            }
+        }
+        Ok(self.report)
+    }
+
     fn apply(&mut self, count: usize) -> Result<(), Error> {
         let mut pending = self.pending()?;
         self.report_locked(pending.len().min(count), 0);
-        let runs_hooks = self.work.migrator.is_always || !pending.is_empty();
-        if let Some(before) = self.work.migrator.before.take().filter(|_| runs_hooks) {
+        let runs_hooks = self.migrator.is_always || !pending.is_empty();
+        if let Some(before) = self.migrator.before.take().filter(|_| runs_hooks) {
             self.call(before, |_, source| Error::Before(source))?;
             // The function may have applied some, or marked them as applied.
             pending = self.pending()?;
         }
         let mut rest = count;
         while rest > 0 && !self.is_stopped() && !pending.is_empty() {
-            let done = self.work.report.applied.len();
+            let done = self.report.applied.len();
             match self.step(&*pending[0], done + 1, done + pending.len().min(rest)) {
                 Ok(()) => {
                     pending.remove(0);
@@ -76,7 +63,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
                 Err(error) => pending = self.skip(&*pending[0], error)?,
             }
         }
-        if let Some(after) = self.work.migrator.after.take().filter(|_| runs_hooks) {
+        if let Some(after) = self.migrator.after.take().filter(|_| runs_hooks) {
             self.call(after, |report, source| Error::After { report, source })?;
         }
         Ok(())
@@ -106,28 +93,30 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         of: usize,
     ) -> Result<(), Error> {
         let name = migration.name().to_string();
-        let is_revert = matches!(self.work.migrator.action, Action::Revert(_));
+        let is_revert = matches!(self.migrator.action, Action::Revert(_));
         let (begun, started) = (name.clone(), Instant::now());
-        let done = if is_revert {
-            self.work.migrator.on_step.report(&Step::Reverting {
+        let (step, act): (_, fn(&mut H, _) -> _) = if is_revert {
+            let step = Step::Reverting {
                 migration: begun,
                 number,
                 of,
-            });
-            self.harness.revert_migration(migration)
+            };
+            (step, H::revert_migration)
         } else {
-            self.work.migrator.on_step.report(&Step::Running {
+            let step = Step::Running {
                 migration: begun,
                 number,
                 of,
-            });
-            self.harness.run_migration(migration)
+            };
+            (step, H::run_migration)
         };
+        self.migrator.on_step.report(&step);
+        let done = act(self.harness, migration);
         if let Err(source) = done.and_then(|_| self.check_transaction()) {
             if let Some(lost) = self.lost(Some(&name)) {
                 return Err(lost);
             }
-            let report = self.work.report.clone();
+            let report = self.report.clone();
             let migration = name;
             return Err(if is_revert {
                 Error::Revert {
@@ -143,7 +132,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
                 }
             });
         }
-        let report = &mut self.work.report;
+        let report = &mut self.report;
         let done = if is_revert {
             &mut report.reverted
         } else {
@@ -151,7 +140,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         };
         done.push(name.clone());
         let took = started.elapsed();
-        self.work.migrator.on_step.report(&Step::Done {
+        self.migrator.on_step.report(&Step::Done {
             migration: name,
             took,
         });
@@ -170,7 +159,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
             Ok(others) if others.iter().all(|one| version(&**one) != failed) => {
                 let migration = migration.name().to_string();
                 let step = Step::Skipped { migration };
-                self.work.migrator.on_step.report(&step);
+                self.migrator.on_step.report(&step);
                 Ok(others)
             }
             // The list cannot be read: the migration's own error says more.
@@ -184,7 +173,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         let last = &applied[..count.min(applied.len())];
         let of = last.len();
         self.report_locked(0, of);
-        let mut known = (&self.work.migrator.sources)
+        let mut known = (&self.migrator.sources)
             .migrations()
             .map_err(Error::Source)?;
         // Diesel's harness would revert the later ones before it fails at an unknown one.
@@ -192,7 +181,13 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
         for applied in last {
             match known.iter().position(|known| version(&**known) == *applied) {
                 Some(at) => reverting.push(known.swap_remove(at)),
-                None => return Err(Error::Source(unknown(applied).into())),
+                None => {
+                    let unknown = format!(
+                        "migration `{applied}` is applied, and none of the sources has it: add the \
+                         source that it came from"
+                    );
+                    return Err(Error::Source(unknown.into()));
+                }
             }
         }
         for (number, migration) in (1..).zip(&reverting) {
@@ -212,12 +207,12 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
 
     /// Reads the migrations that are pending now, in their order.
     fn pending(&mut self) -> Result<Migrations, Error> {
-        let pending = self.harness.pending_migrations(&self.work.migrator.sources);
+        let pending = self.harness.pending_migrations(&self.migrator.sources);
         pending.map_err(|error| self.lost(None).unwrap_or(Error::Source(error)))
     }
 
     fn check_lock(&mut self) -> Result<(), Error> {
-        let Err(source) = self.harness.batch_execute(&self.work.check) else {
+        let Err(source) = self.harness.batch_execute(&self.check) else {
             return Ok(());
         };
         if Marker::of(&source) == Some(Marker::LockLost) {
@@ -234,7 +229,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
 
     /// Fails if a transaction is open that Diesel does not know of and would not commit.
     fn check_transaction(&mut self) -> Result<(), BoxedError> {
-        if self.work.is_test {
+        if self.is_test {
             return Ok(());
         }
         let check = sql::probe::check_session(false);
@@ -250,7 +245,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
     /// Rolls back a transaction that has failed, except for a test's. Returns an error if the
     /// connection is lost.
     fn lost(&mut self, migration: Option<&str>) -> Option<Error> {
-        let source = if self.work.is_test {
+        let source = if self.is_test {
             let failed = self.harness.batch_execute(sql::probe::ALIVE).err();
             failed.filter(is_connection_lost)?
         } else {
@@ -264,8 +259,8 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
     }
 
     fn report_locked(&mut self, pending: usize, reverts: usize) {
-        let waited = self.work.report.waited;
-        self.work.migrator.on_step.report(&Step::Locked {
+        let waited = self.report.waited;
+        self.migrator.on_step.report(&Step::Locked {
             pending,
             reverts,
             waited,
@@ -273,13 +268,6 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Running<'_, H> {
     }
 
     fn take_report(&mut self) -> Report {
-        mem::take(&mut self.work.report)
+        mem::take(&mut self.report)
     }
-}
-
-fn unknown(version: &MigrationVersion<'_>) -> String {
-    format!(
-        "migration `{version}` is applied, and none of the sources has it: add the source that it \
-         came from"
-    )
 }

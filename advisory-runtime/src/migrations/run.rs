@@ -1,7 +1,7 @@
 //! A run: connects, waits for the lock, passes the connection to the migrations, and releases the
 //! lock.
 
-use super::apply::Work;
+use super::apply::Run;
 use super::connection::{Lock, Session, applied};
 use super::error::Error;
 use super::on_step::OnStep;
@@ -15,6 +15,7 @@ use crate::pooler;
 use crate::{Error as LockError, Request, Wait, sql};
 use diesel::migration::MigrationSource as _;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 const REPORT: Duration = Duration::from_secs(1);
@@ -59,16 +60,22 @@ pub(crate) async fn migrate<S: Session>(
     let is_test = !matches!(depth(conn.driver()), Ok(None));
     let lock = acquire(conn, request, &mut migrator.on_step, started).await?;
     let acquired = lock.info();
-    let work = Work {
-        migrator,
-        check: sql::probe::holds_all(acquired.held(), acquired.mode),
-        is_test,
-        report: Report {
-            waited: started.elapsed(),
-            ..Report::default()
-        },
+    let check = sql::probe::holds_all(acquired.held(), acquired.mode);
+    let report = Report {
+        waited: started.elapsed(),
+        ..Report::default()
     };
-    let work = move |harness: &mut S::Harness, is_stopped: &_| work.run(harness, is_stopped);
+    let work = move |harness: &mut S::Harness, is_stopped: &AtomicBool| {
+        let run = Run {
+            harness,
+            is_stopped,
+            migrator,
+            check,
+            is_test,
+            report,
+        };
+        run.run()
+    };
     let Some((lock, done)) = S::work(lock, work).await else {
         let cause = diesel::result::Error::BrokenTransactionManager;
         return Err(Error::Source(cause.into()));

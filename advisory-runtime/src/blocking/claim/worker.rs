@@ -4,16 +4,15 @@ use crate::PoolError;
 use crate::blocking::Pool;
 use crate::blocking::reach::{OnThread, Threaded};
 use crate::claim::{
-    Asked, Boxed, Claim, Claimed, Claiming, End, Error, Settings, Source, Taken, Worker, end_one,
-    joined, run_worker,
+    Asked, Claim, Claimed, Claiming, End, Error, Settings, Source, Taken, Worker, end_one, joined,
+    run_worker,
 };
 use crate::driver::block_on;
 use std::fmt::Display;
-use std::future::ready;
 use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::spawn_blocking;
+use tokio::task::JoinSet;
 
 impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
     /// Like `run`, for blocking Diesel: each body runs on a thread, of which there are as many as
@@ -81,12 +80,13 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
             let body = Arc::clone(&body);
             #[cfg(feature = "tracing")]
             let span = tracing::Span::current();
-            let mut thread = spawn_blocking(move || {
+            let mut thread = JoinSet::new();
+            thread.spawn_blocking(move || {
                 #[cfg(feature = "tracing")]
                 let _entered = span.entered();
                 body(job).map_err(|error| error.to_string())
             });
-            async move { joined(&mut thread).await }
+            joined(thread)
         });
         let ran = threads.block_on(run);
         // Bodies may still run.
@@ -112,19 +112,13 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSour
         Threaded::new(self.pool.clone())
     }
 
-    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>> {
-        Box::pin(async move {
-            let conn = OnThread::connect(self.pool.clone(), is_fresh).await?;
-            let settings = Arc::clone(&self.settings);
-            let claiming: Claiming<'_, T> =
-                Box::new(|asked| Box::pin(claim(conn, settings, asked)));
-            Ok(claiming)
-        })
+    async fn connection(&self, is_fresh: bool) -> Result<Claiming<'_, T>, PoolError> {
+        let conn = OnThread::connect(self.pool.clone(), is_fresh).await?;
+        let settings = Arc::clone(&self.settings);
+        Ok(Box::new(|asked| Box::pin(claim(conn, settings, asked))))
     }
 
-    fn listen<'s>(&'s self, _: &'s Arc<Notify>) -> Boxed<'s, ()> {
-        Box::pin(ready(()))
-    }
+    async fn listen(&self, _: &Arc<Notify>) {}
 }
 
 async fn claim<T: Claim>(

@@ -2,22 +2,23 @@
 
 use super::message::{cut, is_of_row};
 use crate::claim::Error;
-use crate::claim::claimed::{Claimed, EndedRow, SettledRow, Transaction, no_answer};
+use crate::claim::claimed::{Claimed, index_of, no_answer};
 use crate::claim::conflicts::{change, load};
 use crate::claim::key::KeyValue;
 use crate::claim::mutex::locked;
-use crate::claim::sql::{Ending, Fixed, Fragment, How, Id, Locked, ManyKeys, OneEnd, Statement};
-use crate::claim::sql::{LONGEST_PAUSE, TypeSets, text, transaction_of, triggers};
+use crate::claim::sql::ends::{self, Locked, OneEnd, end_of, sets_columns};
+use crate::claim::sql::{
+    Fixed, Form, Fragment, LONGEST_PAUSE, Statement, Wanted, settled, text, triggers,
+};
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};
 use crate::error::{is_connection_lost, may_follow_commit};
 use crate::rows::{End, Inside};
-use diesel::pg::Pg;
-use diesel::query_builder::QueryFragment;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel::sql_types::Bool;
+use diesel::sql_types::Untyped;
 use std::any::TypeId;
 use std::collections::HashMap;
+use std::slice;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// The number of refusals after which the reason is not taken to be in single rows.
@@ -41,7 +42,7 @@ pub(crate) async fn end_one<T: Claim, D: Queries>(
         )));
     }
     let is_outside = matches!(depth(conn), Ok(None));
-    match send_end(conn, job, ending(end, Some(&text(message)), changes)).await {
+    match send_end(conn, (job, end, Some(&text(message))), changes).await {
         Err(Error::Database(error)) if is_outside && is_connection_lost(&error) => {
             Err(job.unknown(error))
         }
@@ -58,40 +59,33 @@ pub(crate) async fn end_fitting<T: Claim, D: Queries>(
     message: &str,
 ) -> Result<Option<DieselError>, Error> {
     let can_repeat = end.has_message() && matches!(depth(conn), Ok(None));
-    let refused = match send_end(conn, job, ending(end, Some(message), &[])).await {
+    let refused = match send_end(conn, (job, end, Some(message)), &[]).await {
         Err(Error::Database(refused)) if can_repeat && is_of_row(&refused) => refused,
         ended => return ended.map(|()| None),
     };
     let cut = cut(message, &refused);
-    match send_end(conn, job, ending(end, Some(&cut), &[])).await {
+    match send_end(conn, (job, end, Some(&cut)), &[]).await {
         Err(Error::Database(again)) if is_of_row(&again) => {}
         ended => return ended.map(|()| Some(refused)),
     }
-    let ended = send_end(conn, job, ending(end, None, &[])).await;
+    let ended = send_end(conn, (job, end, None), &[]).await;
     ended.map(|()| Some(refused))
-}
-
-const fn ending<'a>(end: End, message: Option<&'a str>, changes: &'a [Fragment<'a>]) -> Ending<'a> {
-    Ending {
-        end,
-        message,
-        changes,
-        how: How::AtOnce,
-    }
 }
 
 async fn send_end<T: Claim, D: Queries>(
     conn: &mut D,
-    job: &Claimed<T>,
-    ending: Ending<'_>,
+    one: OneEnd<'_, T>,
+    changes: &[Fragment<'_>],
 ) -> Result<(), Error> {
+    let (job, ..) = one;
     let is_inside = !matches!(depth(conn), Ok(None));
     let hold = job.hold().ending();
     let answer = job.answer();
     let outcome = if is_inside {
-        end_inside(conn, job, ending).await
+        let statement = ends::end(&[one], changes, Locked::WaitInside);
+        load(conn, &statement).await.map(|ids| ids.first().copied())
     } else {
-        let is_ended = end_outside(conn, job, ending).await;
+        let is_ended = end_outside(conn, one, changes).await;
         is_ended.map(|is_ended| is_ended.then_some(0))
     };
     let outcome = match outcome {
@@ -115,68 +109,49 @@ async fn send_end<T: Claim, D: Queries>(
 
 /// Returns `true` if the row still has the claim's `locked_by`: its end was not committed.
 async fn is_ours<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> bool {
-    let rows: Result<Vec<SettledRow>, Error> = load(conn, &ManyKeys::settled(&[job])).await;
-    let row = rows.ok().and_then(|rows| rows.into_iter().next());
-    row.is_some_and(|row| row.holder.as_deref() == Some(job.locked_by()))
-}
-
-/// Ends a claim in an open transaction. Returns the transaction's id if the claim was held.
-async fn end_inside<T: Claim, D: Queries>(
-    conn: &mut D,
-    job: &Claimed<T>,
-    ending: Ending<'_>,
-) -> Result<Option<i64>, Error> {
-    let ended: Vec<Transaction> = if needs_witness::<T, D>(conn, ending.end).await? {
-        if !end_witnessed(conn, job, ending).await? {
-            return Ok(None);
-        }
-        let transaction = conn.load(diesel::sql_query(transaction_of::<T>())).await;
-        transaction.map_err(Error::Database)?
-    } else {
-        let ending = Ending {
-            how: How::Inside,
-            ..ending
-        };
-        load(conn, &statement::<T, ()>(job, &ending)).await?
-    };
-    Ok(ended.first().map(|Transaction(transaction)| *transaction))
+    let rows = load(conn, &settled(slice::from_ref(job))).await.ok();
+    let row: Option<(i64, Option<String>, Option<String>)> = rows.and_then(|mut rows| rows.pop());
+    row.is_some_and(|(.., holder)| holder.as_deref() == Some(job.locked_by()))
 }
 
 /// Ends a claim outside of a transaction. Returns `true` if it was held.
 async fn end_outside<T: Claim, D: Queries>(
     conn: &mut D,
-    job: &Claimed<T>,
-    mut ending: Ending<'_>,
+    one: OneEnd<'_, T>,
+    changes: &[Fragment<'_>],
 ) -> Result<bool, Error> {
-    if needs_witness::<T, D>(conn, ending.end).await? {
-        return end_witnessed(conn, job, ending).await;
+    let (job, end, _) = one;
+    let end = end_of::<T>(end);
+    // A trigger can hide from the number of changed rows that the claim was held.
+    let is_at_once =
+        !end.has_message() && !sets_columns::<T>(end) && !has_triggers::<T, D>(conn).await?;
+    if is_at_once {
+        let (form, key) = (Form::EndAtOnce(end), (**job).key().bound());
+        let ended = if end == End::Complete && changes.is_empty() {
+            let statement = Statement::<T, _, Untyped, Fixed<1>>::new(form, key);
+            change(conn, &statement.held_by(job.locked_by())).await
+        } else {
+            let wanted = Wanted {
+                changes,
+                ..Wanted::default()
+            };
+            let statement = Statement::<T, _>::new(form, key).wanted(wanted);
+            change(conn, &statement.held_by(job.locked_by())).await
+        };
+        match ended {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(Error::Database(error)) if has_waited(&error) => {}
+            Err(error) => return Err(error),
+        }
     }
-    let at_once = if ending.end == End::Complete && ending.changes.is_empty() {
-        change(conn, &statement::<T, Fixed<1>>(job, &ending)).await
-    } else {
-        change(conn, &statement::<T, ()>(job, &ending)).await
-    };
-    match at_once {
-        Ok(true) => return Ok(true),
-        Ok(false) => {}
-        Err(Error::Database(error)) if has_waited(&error) => {}
-        Err(error) => return Err(error),
-    }
-    // It is lost or about to expire, or its row is locked.
-    ending.how = How::Waiting;
-    let is_ended = change(conn, &statement::<T, ()>(job, &ending)).await?;
-    if !is_ended && look_for_triggers::<T, D>(conn).await? {
+    // It has a message, it is lost or about to expire, or its row is locked.
+    let ended: Vec<i64> = load(conn, &ends::end(&[one], changes, Locked::Wait)).await?;
+    if ended.is_empty() && is_at_once && look_for_triggers::<T, D>(conn).await? {
         // A trigger was created after this process looked for them. It may have moved the row.
         return Err(job.unknown(no_answer()));
     }
-    Ok(is_ended)
-}
-
-fn statement<'a, T: Claim, N: Id>(
-    job: &'a Claimed<T>,
-    ending: &Ending<'a>,
-) -> Statement<'a, T, impl QueryFragment<Pg> + Send + Sync + use<'a, T, N>, N> {
-    Statement::end(job.locked_by(), (**job).key().bound(), ending)
+    Ok(!ended.is_empty())
 }
 
 fn has_waited(error: &DieselError) -> bool {
@@ -184,25 +159,8 @@ fn has_waited(error: &DieselError) -> bool {
         if answer.message().contains("advisory:waited"))
 }
 
-/// Ends one claim by the statement for many, which returns the claims that were held instead of the
-/// number of changed rows.
-async fn end_witnessed<T: Claim, D: Queries>(
-    conn: &mut D,
-    job: &Claimed<T>,
-    ending: Ending<'_>,
-) -> Result<bool, Error> {
-    let ends = [(job, ending.end, ending.message)];
-    let statement = ManyKeys::end(&ends, ending.changes, Locked::Wait);
-    let rows: Vec<EndedRow> = load(conn, &statement).await?;
-    Ok(!rows.is_empty())
-}
-
-/// Returns `true` if the number of changed rows does not show that the claim was held, because of a
-/// trigger, or if the row's type sets columns at the end. A process looks for triggers once.
-async fn needs_witness<T: Claim, D: Queries>(conn: &mut D, end: End) -> Result<bool, Error> {
-    Ok(!TypeSets::at(end).is_empty::<T>() || has_triggers::<T, D>(conn).await?)
-}
-
+/// Returns `true` if the table has triggers that can change what an end writes. A process looks for
+/// them once.
 async fn has_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error> {
     let seen = triggers_seen().get(&TypeId::of::<T>()).copied();
     match seen {
@@ -212,15 +170,8 @@ async fn has_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error>
 }
 
 async fn look_for_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error> {
-    #[derive(diesel::QueryableByName)]
-    #[diesel(check_for_backend(Pg))]
-    struct Triggers {
-        #[diesel(sql_type = Bool)]
-        has_triggers: bool,
-    }
-    let answer = conn.load(diesel::sql_query(triggers::<T>())).await;
-    let answer: Vec<Triggers> = answer.map_err(Error::Database)?;
-    let has_triggers = answer.first().is_some_and(|answer| answer.has_triggers);
+    let found = conn.count(diesel::sql_query(triggers::<T>())).await;
+    let has_triggers = found.map_err(Error::Database)? > 0;
     triggers_seen().insert(TypeId::of::<T>(), has_triggers);
     Ok(has_triggers)
 }
@@ -254,13 +205,12 @@ pub(crate) async fn end_all<T: Claim, D: Queries>(
             .iter()
             .map(|(job, ..)| (job.hold().ending(), job.answer()))
             .collect();
-        let answered: Result<Vec<EndedRow>, Error> =
-            load(conn, &ManyKeys::end(asked, &[], locked)).await;
+        let answered: Result<Vec<i64>, Error> = load(conn, &ends::end(asked, &[], locked)).await;
         // Each row that is then found to be no longer held may have been ended by this statement.
         let is_unknown = matches!(&answered, Err(Error::Database(error))
             if is_connection_lost(error) || may_follow_commit(error) && !has_waited(error));
-        for EndedRow(nth) in answered.as_deref().unwrap_or_default() {
-            if let Some(ended) = ended.get_mut(part.start + nth) {
+        for nth in answered.as_deref().unwrap_or_default() {
+            if let Some(ended) = ended[part.clone()].get_mut(index_of(*nth)) {
                 *ended = true;
             }
         }

@@ -1,4 +1,4 @@
--- Ends claims, without waiting for locked rows if there are several. Returns the numbers of those that were held and not locked. A row
+-- Ends claims, without waiting for locked rows if there are several. Returns the numbers of those that were held and not locked, or the id of the caller's transaction. A row
 -- that a trigger removes from the table counts as ended.
 WITH asked AS MATERIALIZED (
     SELECT * FROM ROWS FROM (:keys, unnest(:holders){values}) WITH ORDINALITY AS asked ({asked_columns}, holder{value_columns}, nth)
@@ -13,4 +13,4 @@ advisory_locked AS MATERIALIZED (
 advisory_claim AS MATERIALIZED (
     SELECT * FROM advisory_locked WHERE advisory_locked.until > {clock} AND (SELECT {is_durable})
 ){statements}
-SELECT advisory_claim.nth FROM advisory_claim
+SELECT {answer} FROM advisory_claim

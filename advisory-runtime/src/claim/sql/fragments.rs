@@ -66,7 +66,7 @@ impl Fragments {
         fragments.add("asked_key", of("asked."));
         fragments.add("asked_columns", of(""));
         fragments.add("key", key);
-        fragments.add("order", order::<T>(column));
+        fragments.add("order", order_of(&order_columns::<T>(column)));
         fragments.add("table", table.clone());
         fragments.add("table_name", name);
         fragments.add("table_literal", literal(&table));
@@ -247,13 +247,41 @@ pub(super) enum Claimable {
     ByKey,
 }
 
+impl Claimable {
+    pub(super) const fn first(is_fresh: bool) -> Self {
+        if is_fresh { Self::Fresh } else { Self::Due }
+    }
+}
+
 impl Fragments {
+    /// Adds the fragments of the files that lock rows.
+    pub(super) fn select<T: Claim>(&mut self, which: Claimable, columns: &str, limit: u32) {
+        self.add("selected", columns);
+        self.add("is_claimable", Self::is_claimable::<T>(which));
+        self.add("limit", limit.to_string());
+    }
+
+    /// Returns the text of a claim on the row that `rows` locks.
+    pub(super) fn claim_one<T: Claim>(self, rows: &str) -> String {
+        self.claim::<T>(rows, include_str!("claim_one.sql"), "{holder}")
+    }
+
+    /// Returns the text of a claim on the rows that `rows` locks.
+    pub(super) fn claim_many<T: Claim>(self, rows: &str) -> String {
+        self.claim::<T>(rows, include_str!("claim.sql"), "{nth_holder}")
+    }
+
+    fn claim<T: Claim>(mut self, rows: &str, file: &str, holder: &str) -> String {
+        self.add("rows", rows);
+        self.add("claimed", Self::claimed::<T>(holder));
+        self.add("returned", "{holder_text}, {lasts}");
+        self.fill(file)
+    }
+
     /// Returns the condition on rows that can be claimed. It contains the condition of the index
     /// literally, so that the index can be used.
     pub(super) fn is_claimable<T: Claim>(which: Claimable) -> String {
-        let mut conditions = Vec::new();
-        conditions.extend(T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL"));
-        conditions.extend(T::FailedAt::COLUMN.map(|_| "{failed} IS NULL"));
+        let mut conditions: Vec<_> = pending::<T>().collect();
         conditions.push(match which {
             Claimable::Fresh => "{until} IS NULL",
             Claimable::Due if T::RunAt::COLUMN.is_some() => {
@@ -275,7 +303,7 @@ impl Fragments {
 
     /// Returns the assignments of a claim. In a row that has no attempt left, only `locked_by` is
     /// set, to NULL, by which the answer shows it.
-    pub(super) fn claimed<T: Claim>(holder: &str) -> String {
+    fn claimed<T: Claim>(holder: &str) -> String {
         let mut set = vec![
             ("{until_column}", "{clock} + {ttl}", "{until}"),
             ("{by_column}", holder, "NULL"),
@@ -324,12 +352,10 @@ pub(super) const FAILED_NOW: &str =
     "{failed_column} = {failed_open}clock_timestamp(){failed_close}";
 
 /// Returns the conditions on rows that are not done for good.
-pub(super) fn pending<T: Claim>(column: impl Fn(&str) -> String) -> Vec<String> {
-    let terminal = [T::CompletedAt::COLUMN, T::FailedAt::COLUMN];
-    let terminal = terminal.into_iter().flatten();
-    terminal
-        .map(|time| format!("{} IS NULL", column(time.name)))
-        .collect()
+pub(super) fn pending<T: Claim>() -> impl Iterator<Item = &'static str> {
+    let completed = T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL");
+    let failed = T::FailedAt::COLUMN.map(|_| "{failed} IS NULL");
+    completed.into_iter().chain(failed)
 }
 
 /// Returns the columns of the order, each with its direction. By default they are the time from
@@ -347,11 +373,7 @@ pub(super) fn order_columns<T: Claim>(column: impl Fn(&str) -> String) -> Vec<[S
     order
 }
 
-pub(super) fn joined(order: &[[String; 2]]) -> String {
-    let order: Vec<_> = order.iter().map(|order| order.concat()).collect();
-    order.join(", ")
-}
-
-pub(super) fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
-    joined(&order_columns::<T>(column))
+pub(super) fn order_of(columns: &[[String; 2]]) -> String {
+    let columns: Vec<_> = columns.iter().map(|column| column.concat()).collect();
+    columns.join(", ")
 }

@@ -12,14 +12,10 @@
 //! limit. A reservation reads the first rows in order and, if their values are at their limits, the
 //! first row of some other values. If it locks none, the next reservation reads more of both.
 
-use super::fragments::{Claimable, Fragments, joined, order_columns, pending};
-use super::statement::{Statement, of_claims};
-use super::text_cache::{Form, cached};
-use super::{Wanted, only, quoted, table};
+use super::fragments::{Claimable, Fragments, order_columns, order_of, pending};
+use super::{quoted, table};
 use crate::claim::optional_column::MaybePer;
 use crate::claim::table::Claim;
-use crate::random::random;
-use diesel::Column;
 
 /// Precedes a reservation outside of a transaction. The claim needs a snapshot of its own.
 pub(in crate::claim) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
@@ -50,115 +46,47 @@ const HAS_ROOM: &str =
 /// use the index on the order alone, and then read the whole backlog of another value.
 const IS_OF_VALUE: &str = "{value} = ANY (ARRAY[advisory_value.value])";
 
-impl<'a, T: Claim> Statement<'a, T, ()> {
-    /// Locks the values of the first rows that can be claimed, at most `width`, but none of
-    /// `passed_over`, an array in SQL. It reads the first `reach` rows, or begins with any value.
-    pub(in crate::claim) fn reserve(
-        passed_over: &'a str,
-        width: u32,
-        reach: u32,
-        wanted: Wanted<'a>,
-    ) -> Self {
-        let is_fresh = wanted.is_fresh;
-        let form = Form::Reserve {
-            width,
-            reach,
-            is_fresh,
-        };
-        let text = cached::<T>(form, || {
-            let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
-            fragments.add("width", width.to_string());
-            fragments.add("reach", reach.to_string());
-            let far = (reach / ROWS_A_VALUE).max(FAR).max(width);
-            fragments.add("far", far.to_string());
-            fragments.add("is_wanted", IS_WANTED);
-            for (name, after) in [
-                ("first_value", ":start"),
-                ("next_value", "advisory_circle.value"),
-            ] {
-                let next = include_str!("next_value.sql").replace("{after}", after);
-                fragments.add(name, next);
-            }
-            fragments.fill(include_str!("reserve.sql"))
-        });
-        let mut statement = Self::new(text, (), passed_over.into()).with(wanted);
-        statement.limit = random().cast_signed();
-        statement
-    }
-
-    /// Claims the first rows of the locked values, as many as their limits allow.
-    pub(in crate::claim) fn next_of_reserved(
-        worker: &'a str,
-        limit: u32,
-        wanted: Wanted<'a>,
-    ) -> Self {
-        let is_fresh = wanted.is_fresh;
-        let text = cached::<T>(Form::NextOfReserved { limit, is_fresh }, || {
-            let mut fragments = Fragments::of_limit::<T>(claimable(is_fresh));
-            fragments.add("limit", limit.to_string());
-            fragments.add("rows", include_str!("first_of_reserved.sql"));
-            fragments.claim_many::<T>()
-        });
-        Self::new(text, (), of_claims::<T>(worker)).with(wanted)
-    }
-}
-
-impl<'a, T: Claim, K> Statement<'a, T, K> {
-    /// Locks the value of the row with a key, and waits for the lock.
-    pub(in crate::claim) fn reserve_key(key: K) -> Self {
-        let text = cached::<T>(Form::ReserveKey, || {
-            Fragments::of_limit::<T>(Claimable::ByKey).fill(include_str!("reserve_key.sql"))
-        });
-        Self::new(text, key, "".into())
-    }
-
-    /// Claims the row with a key, if its value is locked and below its limit.
-    pub(in crate::claim) fn reserved_key(worker: &'a str, key: K, wanted: Wanted<'a>) -> Self {
-        let text = cached::<T>(Form::ReservedKey, || {
-            let mut fragments = Fragments::of_limit::<T>(Claimable::ByKey);
-            fragments.add("rows", include_str!("key_of_reserved.sql"));
-            fragments.claim_many::<T>()
-        });
-        Self::new(text, key, of_claims::<T>(worker)).with(wanted)
-    }
-}
-
-const fn claimable(is_fresh: bool) -> Claimable {
-    if is_fresh {
-        Claimable::Fresh
-    } else {
-        Claimable::Due
-    }
-}
-
 impl Fragments {
-    /// Returns the fragments of the table and of the column `per`.
-    fn of_limit<T: Claim>(which: Claimable) -> Self {
-        let mut fragments = Self::of::<T>();
+    /// Adds the fragments that depend on the column `per`.
+    pub(super) fn add_limit<T: Claim>(&mut self, which: Claimable) {
         let table = table::<T>();
         let column = T::Per::COLUMN.unwrap_or_default();
-        fragments.add("per", format!("{table}.{}", quoted(column)));
-        fragments.add("value", VALUE);
-        fragments.add("value_limit", T::LIMIT.max(1).to_string());
+        self.add("per", format!("{table}.{}", quoted(column)));
+        self.add("value", VALUE);
+        self.add("value_limit", T::LIMIT.max(1).to_string());
         let order = order_columns::<T>(|column| format!("{table}.{}", quoted(column)));
-        fragments.add("order_columns", named(&order));
-        fragments.add("order_names", joined(&by_name(&order)));
-        fragments.add("is_claimable", Self::is_claimable::<T>(which));
-        let pending = pending::<T>(|column| format!("{table}.{}", quoted(column)));
-        let pending: Vec<_> = pending.iter().map(|is| format!(" AND {is}")).collect();
-        fragments.add("and_pending", pending.concat());
+        self.add("order_columns", named(&order));
+        self.add("order_names", order_of(&by_name(&order)));
+        self.add("is_claimable", Self::is_claimable::<T>(which));
+        let pending = pending::<T>().map(|is| format!(" AND {is}"));
+        self.add("and_pending", pending.collect::<String>());
         // It contains the condition of the index literally.
-        fragments.add(
+        self.add(
             "is_claimed",
             "{value} = advisory_value.value{and_pending} AND {by} IS NOT NULL",
         );
-        fragments.add("has_room", HAS_ROOM);
-        fragments.add("lock_key", LOCK_KEY);
-        fragments.add("is_stale", IS_STALE);
-        fragments.add("is_of_value", IS_OF_VALUE);
-        fragments.add("room", include_str!("room.sql"));
-        fragments.add("reserved", include_str!("reserved.sql"));
-        fragments
+        self.add("has_room", HAS_ROOM);
+        self.add("lock_key", LOCK_KEY);
+        self.add("is_stale", IS_STALE);
+        self.add("is_of_value", IS_OF_VALUE);
+        self.add("room", include_str!("room.sql"));
+        self.add("reserved", include_str!("reserved.sql"));
+    }
+
+    /// Adds the fragments of a reservation of at most `width` values.
+    pub(super) fn add_reserve(&mut self, width: u32, reach: u32) {
+        self.add("width", width.to_string());
+        self.add("reach", reach.to_string());
+        let far = (reach / ROWS_A_VALUE).max(FAR).max(width);
+        self.add("far", far.to_string());
+        self.add("is_wanted", IS_WANTED);
+        for (name, after) in [
+            ("first_value", ":start"),
+            ("next_value", "advisory_circle.value"),
+        ] {
+            let next = include_str!("next_value.sql").replace("{after}", after);
+            self.add(name, next);
+        }
     }
 }
 
@@ -174,28 +102,4 @@ fn by_name(order: &[[String; 2]]) -> Vec<[String; 2]> {
     let columns = order.iter().enumerate();
     let columns = columns.map(|(nth, [_, direction])| [format!("order_{nth}"), direction.clone()]);
     columns.collect()
-}
-
-/// Returns the definitions of the indexes for these statements.
-pub(in crate::claim) fn indexes<T: Claim>() -> Vec<String> {
-    let Some(column) = T::Per::COLUMN else {
-        return Vec::new();
-    };
-    let order = joined(&order_columns::<T>(quoted));
-    indexes_of(column, &order, pending::<T>(quoted), T::LockedBy::NAME).into()
-}
-
-/// Returns the definitions of the indexes on the rows of a value in order, and on the claimed rows
-/// of a value.
-pub(in crate::claim) fn indexes_of(
-    column: &str,
-    order: &str,
-    pending: Vec<String>,
-    locked_by: &str,
-) -> [String; 2] {
-    let value = format!("pg_catalog.hash_record_extended(ROW({}),0)", quoted(column));
-    let rows = format!("({value}, {order}){}", only(&pending));
-    let mut conditions = pending;
-    conditions.push(format!("{} IS NOT NULL", quoted(locked_by)));
-    [rows, format!("({value}){}", only(&conditions))]
 }

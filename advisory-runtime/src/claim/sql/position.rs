@@ -4,10 +4,8 @@
 //! are many if a long transaction prevents the vacuum. A worker therefore begins where its last
 //! claim ended.
 
-use super::fragments::{Fragments, order_columns};
-use super::statement::Statement;
-use super::text_cache::{Form, Text, cached};
-use super::{literal, quoted, table};
+use super::form::{self, Form, Text};
+use super::fragments::order_columns;
 use crate::claim::table::Claim;
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -30,15 +28,7 @@ impl FromPosition {
     }
 
     pub(in crate::claim) fn new<T: Claim>(position: String) -> Self {
-        let text = cached::<T>(Form::FromPosition, || {
-            let mut fragments = Fragments::of::<T>();
-            let table = table::<T>();
-            let of = |column: &str| format!("{table}.{}", quoted(column));
-            fragments.add("order_columns", names::<T>(of));
-            let of = |column: &str| format!("advisory_position.{}", quoted(column));
-            fragments.add("position_columns", names::<T>(of));
-            fragments.fill(include_str!("from_position.sql"))
-        });
+        let text = form::text::<T>(Form::FromPosition);
         Self { text, position }
     }
 }
@@ -54,25 +44,8 @@ impl QueryFragment<Pg> for FromPosition {
     }
 }
 
-impl<T: Claim, K> Statement<'_, T, K> {
-    /// Reads the position of the row with this key.
-    pub(in crate::claim) fn position(key: K) -> Self {
-        let text = cached::<T>(Form::Position, || {
-            let mut fragments = Fragments::of::<T>();
-            let table = table::<T>();
-            let value = |column: &str| {
-                let name = quoted(column);
-                format!("{}, {table}.{name}", literal(column))
-            };
-            fragments.add("order_values", names::<T>(value));
-            fragments.fill(include_str!("position.sql"))
-        });
-        Self::new(text, key, "".into())
-    }
-}
-
 /// Returns the columns of the order, each written by `of`.
-fn names<T: Claim>(of: impl Fn(&str) -> String) -> String {
+pub(super) fn names<T: Claim>(of: impl Fn(&str) -> String) -> String {
     let columns = order_columns::<T>(of).into_iter();
     let columns: Vec<_> = columns.map(|[column, _]| column).collect();
     columns.join(", ")

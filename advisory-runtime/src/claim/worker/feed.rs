@@ -28,11 +28,11 @@ const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Claims until `stop` is ready.
-pub(super) async fn feed<T: Claim, R: Reach>(
-    source: &dyn Source<T, Reach = R>,
+pub(super) async fn feed<T: Claim, S: Source<T>>(
+    source: &S,
     settings: &Settings<'_, T>,
     mut stop: Stop<'_>,
-    shared: &Shared<T, R>,
+    shared: &Shared<T, S::Reach>,
 ) -> Result<(), Error> {
     let (mut is_first, mut backoff) = (true, BACKOFF);
     let (mut is_fresh, mut answer) = (false, ANSWER[0]);
@@ -142,12 +142,12 @@ async fn until_room<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sha
 
 /// Adds claimed rows to those that wait for a slot, and has the keeper renew them. Returns `true`
 /// if there were any.
-fn wait<T: Claim, R: Reach>(
-    source: &dyn Source<T, Reach = R>,
+fn wait<T: Claim, S: Source<T>>(
+    source: &S,
     settings: &Settings<'_, T>,
     claimed: Vec<Claimed<T>>,
     mut suspect: Option<Suspect>,
-    shared: &Shared<T, R>,
+    shared: &Shared<T, S::Reach>,
 ) -> Result<bool, Error> {
     if claimed.is_empty() {
         return Ok(false);

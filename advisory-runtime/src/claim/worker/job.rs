@@ -4,7 +4,7 @@ use super::Settings;
 use super::shared::{Shared, Waiting};
 use crate::claim::optional_column::MaybeRunAt;
 use crate::claim::rows::{ClaimEnd, ended, watch};
-use crate::claim::sql::end_of;
+use crate::claim::sql::ends::end_of;
 use crate::claim::table::Claim;
 use crate::claim::{BodyOutcome, Claimed, Error, Event};
 use crate::rows::{End, Reach, tell};

@@ -15,11 +15,12 @@ use {
     crate::{Connection, Pool},
 };
 
-pub(crate) type Boxed<'s, A> = Pin<Box<dyn Future<Output = A> + Send + 's>>;
-
 /// A connection for one claim. If the claim is dropped, the connection is not used again.
-pub(crate) type Claiming<'s, T> =
-    Box<dyn FnOnce(Asked) -> Boxed<'s, Result<Taken<T>, Error>> + Send + 's>;
+pub(crate) type Claiming<'s, T> = Box<
+    dyn FnOnce(Asked) -> Pin<Box<dyn Future<Output = Result<Taken<T>, Error>> + Send + 's>>
+        + Send
+        + 's,
+>;
 
 /// A pool of blocking or async connections.
 pub(crate) trait Source<T: Claim>: Send + Sync {
@@ -32,10 +33,13 @@ pub(crate) trait Source<T: Claim>: Send + Sync {
 
     /// Takes a connection of the pool. If `is_fresh`, opens one outside the pool instead, if the
     /// pool can.
-    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>>;
+    fn connection(
+        &self,
+        is_fresh: bool,
+    ) -> impl Future<Output = Result<Claiming<'_, T>, PoolError>> + Send;
 
     /// Wakes the worker up when there may be new rows. Returns if it cannot.
-    fn listen<'s>(&'s self, wake: &'s Arc<Notify>) -> Boxed<'s, ()>;
+    fn listen(&self, wake: &Arc<Notify>) -> impl Future<Output = ()> + Send;
 }
 
 /// A pool of diesel-async.
@@ -71,16 +75,14 @@ impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '
         Pooled::new(self.pool.clone())
     }
 
-    fn connection(&self, is_fresh: bool) -> Boxed<'_, Result<Claiming<'_, T>, PoolError>> {
-        Box::pin(async move {
-            if is_fresh && let Ok(conn) = self.pool.dedicated().await {
-                return Ok(self.claiming(conn));
-            }
-            Ok(self.claiming(self.pool.connection().await?))
-        })
+    async fn connection(&self, is_fresh: bool) -> Result<Claiming<'_, T>, PoolError> {
+        if is_fresh && let Ok(conn) = self.pool.dedicated().await {
+            return Ok(self.claiming(conn));
+        }
+        Ok(self.claiming(self.pool.connection().await?))
     }
 
-    fn listen<'s>(&'s self, wake: &'s Arc<Notify>) -> Boxed<'s, ()> {
-        Box::pin(listen::listen(self.pool, self.settings, wake))
+    async fn listen(&self, wake: &Arc<Notify>) {
+        listen::listen(self.pool, self.settings, wake).await;
     }
 }

@@ -1,0 +1,265 @@
+//! The statements that end claims. Their values are arrays, so the text does not depend on the
+//! number of claims, only on the kinds of ends.
+
+use super::form::Form;
+use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, LONGEST_PAUSE, has_last_attempt};
+use super::statement::{Keys, Statement, Value, keys_of};
+use super::{Fragment, Wanted};
+use crate::claim::Claimed;
+use crate::claim::optional_column::{MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime};
+use crate::claim::table::{Claim, ttl};
+use crate::rows::{End, grace};
+use crate::sql::{IDLE_IN_TRANSACTION, at_most, put};
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment as _;
+use diesel::sql_types::BigInt;
+
+/// Replaces an end for which the table has no column.
+pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
+    match end {
+        End::Complete if T::CompletedAt::DELETES => End::Delete,
+        End::Fail if T::FailedAt::COLUMN.is_none() => End::Release,
+        end => end,
+    }
+}
+
+/// Returns `true` if the row's type sets columns at this end, by `#[claim(completed = …)]` or
+/// `#[claim(failed = …)]`.
+pub(in crate::claim) fn sets_columns<T: Claim>(end: End) -> bool {
+    let is_noop = match end {
+        End::Complete => T::completed().is_noop(&Pg),
+        End::Fail | End::Retry { .. } => T::failed().is_noop(&Pg),
+        End::Release | End::Delete => Ok(true),
+    };
+    !is_noop.unwrap_or(true)
+}
+
+/// The way in which a statement that ends claims treats locked rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum Locked {
+    Wait,
+    /// It waits, in a transaction of the caller, for one claim.
+    WaitInside,
+    Skip,
+    /// The statement fails after a short wait, and changes nothing.
+    Fail,
+}
+
+/// A claim to end, and the message of a failure; `None` leaves the row's message as it is.
+pub(in crate::claim) type OneEnd<'a, T> = (&'a Claimed<T>, End, Option<&'a str>);
+
+/// Ends claims. Returns the numbers of those that were held, from 1. In a transaction of the caller
+/// it returns the transaction's id instead, and limits its idle time.
+pub(in crate::claim) fn end<'a, T: Claim>(
+    ends: &[OneEnd<'a, T>],
+    changes: &'a [Fragment<'a>],
+    locked: Locked,
+) -> Statement<'a, T, Keys<'a, T>, BigInt> {
+    let possible = ends.iter().map(|(_, end, _)| end_of::<T>(*end));
+    let kinds = possible
+        .clone()
+        .fold(0, |kinds, end| kinds | 1 << kind(end));
+    let has_changes = !changes.is_empty();
+    let form = Form::End {
+        kinds,
+        locked,
+        has_changes,
+    };
+    let kinds = possible.clone().map(|end| Some(kind(end).into()));
+    let pauses = possible.map(|end| match end {
+        End::Retry { after } => after.map(|pause| {
+            let millis = pause.min(LONGEST_PAUSE).as_millis();
+            i64::try_from(millis).unwrap_or(i64::MAX)
+        }),
+        _ => None,
+    });
+    let jobs = || ends.iter().map(|(job, ..)| *job);
+    let messages = ends.iter().map(|(.., message)| *message).collect();
+    Statement::new(form, keys_of(jobs().map(|job| &**job)))
+        .with("holders", Value::holders(jobs()))
+        .with("ends", Value::Numbers(kinds.collect()))
+        .with("messages", Value::Texts(messages))
+        .with("pauses", Value::Numbers(pauses.collect()))
+        .with("completed", Value::Changes(Box::new(T::completed())))
+        .with("failed", Value::Changes(Box::new(T::failed())))
+        .wanted(Wanted {
+            changes,
+            ..Wanted::default()
+        })
+}
+
+/// Each kind of end, with the name of its part of the statement.
+const ENDS: [(End, &str); 5] = [
+    (End::Complete, "completed"),
+    (End::Fail, "failed"),
+    (End::Retry { after: None }, "retried"),
+    (End::Release, "released"),
+    (End::Delete, "deleted"),
+];
+
+/// Returns the index of an end in `ENDS`.
+const fn kind(end: End) -> u8 {
+    match end {
+        End::Complete => 0,
+        End::Fail => 1,
+        End::Retry { .. } => 2,
+        End::Release => 3,
+        End::Delete => 4,
+    }
+}
+
+const DELETE: u8 = 1 << kind(End::Delete);
+
+/// Returns the ends of these kinds.
+fn ends_of(kinds: u8) -> impl Iterator<Item = (End, &'static str)> {
+    debug_assert!(
+        kinds >> ENDS.len() == 0,
+        "each end has a part of the statement"
+    );
+    let ends = ENDS.into_iter();
+    ends.filter(move |(end, _)| kinds & 1 << kind(*end) != 0)
+}
+
+/// Returns the arrays that ends of these kinds need, and their columns. Unneeded ones are left out,
+/// because each costs the server as much as the keys.
+fn values_of(kinds: u8) -> [&'static str; 2] {
+    let have_message = ends_of(kinds).any(|(end, _)| end.has_message());
+    match (kinds.is_power_of_two(), have_message) {
+        (true, false) => ["", ""],
+        (true, true) => [", unnest(:messages), unnest(:pauses)", ", message, pause"],
+        (false, false) => [", unnest(:ends)", ", kind"],
+        (false, true) => [
+            ", unnest(:ends), unnest(:messages), unnest(:pauses)",
+            ", kind, message, pause",
+        ],
+    }
+}
+
+/// The claim is held, and lasts for longer than the statement may take.
+const IS_HELD: &str = " AND {by} = {claim_holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) \
+     AND (SELECT {is_durable} AND set_config('lock_timeout', '{lock_timeout}ms', true) IS NOT NULL)";
+
+/// The time of another attempt.
+const LATER: &str = "{run_at_open}clock_timestamp() + (COALESCE(CAST(advisory_claim.pause AS float8), {backoff}) \
+     * CAST('1 ms' AS interval)){run_at_close}";
+const MESSAGE: &str = "{error_column} = COALESCE(advisory_claim.message, {error})";
+
+impl Fragments {
+    /// Adds a statement for each kind of end, and the answer. The caller's changes replace those of
+    /// the row's type, except when a retry fails the row at the last attempt.
+    pub(super) fn add_ends<T: Claim>(&mut self, kinds: u8, locked: Locked, has_changes: bool) {
+        // The stronger lock conflicts with open transactions that refer to a row to delete.
+        let lock = match kinds & DELETE {
+            0 => "NO KEY UPDATE",
+            _ => "UPDATE",
+        };
+        self.add("lock", lock);
+        let [values, columns] = values_of(kinds);
+        self.add("values", values);
+        self.add("value_columns", columns);
+        let skip = match locked {
+            Locked::Skip => " SKIP LOCKED",
+            _ => "",
+        };
+        self.add("skip_locked", skip);
+        let answer = match locked {
+            Locked::WaitInside => transaction::<T>(),
+            _ => "advisory_claim.nth".to_owned(),
+        };
+        self.add("answer", answer);
+        let [is_held, returning] = if locked == Locked::Fail {
+            let most = ttl::<T>().as_millis() / 4;
+            self.add("prompt", most.to_string());
+            self.add("lock_timeout", most.clamp(1, 100).to_string());
+            let returning = " RETURNING advisory_claim.nth + {is_prompt} AS nth";
+            [IS_HELD, returning]
+        } else {
+            ["", ""]
+        };
+        let (mut statements, mut answers) = (String::new(), Vec::new());
+        let mut statement = |name: &str, change: &str, rows: &str| {
+            put!(
+                statements,
+                ", advisory_{name} AS ({change} advisory_claim \
+                 WHERE ({{key}}) = ({{claim_key}}){rows}{is_held}{returning})"
+            );
+            answers.push(format!("SELECT nth FROM advisory_{name}"));
+        };
+        let update = |set: &str| format!("UPDATE {{table}} SET {set} FROM");
+        for (end, name) in ends_of(kinds) {
+            let rows = match kinds.is_power_of_two() {
+                true => String::new(),
+                false => format!(" AND advisory_claim.kind = {}", kind(end)),
+            };
+            if end == End::Delete {
+                statement(name, "DELETE FROM {table} USING", &rows);
+                continue;
+            }
+            let set = Self::ended::<T>(end);
+            let is_retry = matches!(end, End::Retry { .. });
+            if is_retry && has_last_attempt::<T>() && sets_columns::<T>(end) {
+                let failed = Self::ended::<T>(End::Fail) + ":failed";
+                let is_last = format!("{rows} AND COALESCE({{is_spent}}, false)");
+                statement("last", &update(&failed), &is_last);
+                let has_more = format!("{rows} AND NOT COALESCE({{is_spent}}, false)");
+                statement(name, &update(&(set + ":changes")), &has_more);
+            } else {
+                let changes = match end {
+                    _ if has_changes => ":changes",
+                    End::Complete => ":completed",
+                    End::Fail => ":failed",
+                    _ => "",
+                };
+                statement(name, &update(&(set + changes)), &rows);
+            }
+        }
+        self.add("later", LATER);
+        self.add("statements", statements);
+        self.add("ended", answers.join(" UNION ALL "));
+    }
+
+    /// Returns the assignments of an end. A retry of the last attempt fails the row instead.
+    pub(super) fn ended<T: Claim>(end: End) -> String {
+        let mut set = vec!["{until_column} = NULL", "{by_column} = NULL"];
+        let counted = T::Attempts::COLUMN;
+        match end {
+            End::Delete => {}
+            End::Complete if T::CompletedAt::COLUMN.is_some() => set.push(COMPLETED_NOW),
+            // The row can be claimed again, and its next attempt is the first.
+            End::Complete => set.extend(counted.map(|_| "{counted_column} = 0")),
+            End::Fail => set.push(FAILED_NOW),
+            End::Retry { .. } if has_last_attempt::<T>() => {
+                set.push(
+                    "{failed_column} = CASE WHEN {is_spent} THEN \
+                     {failed_open}clock_timestamp(){failed_close} END",
+                );
+                let later = "{run_at_column} = CASE WHEN {is_spent} THEN {run_at} ELSE {later} END";
+                set.extend(T::RunAt::COLUMN.map(|_| later));
+            }
+            End::Retry { .. } => {
+                set.extend(T::RunAt::COLUMN.map(|_| "{run_at_column} = {later}"));
+            }
+            End::Release => {
+                set.extend(counted.map(|_| "{counted_column} = GREATEST({attempts} - 1, 0)"));
+            }
+        }
+        if end.has_message() {
+            set.extend(T::ErrorMessage::COLUMN.map(|_| MESSAGE));
+        }
+        set.join(", ")
+    }
+}
+
+/// Returns the columns that read the id of the open transaction and limit its idle time. Otherwise
+/// a worker that stops in it would keep the row locked.
+fn transaction<T: Claim>() -> String {
+    let millis = grace(ttl::<T>()).as_millis();
+    let bound = at_most(
+        IDLE_IN_TRANSACTION,
+        &format!("CAST('{millis} ms' AS pg_catalog.interval)"),
+        &format!("CAST({millis} AS pg_catalog.int8)"),
+    );
+    format!(
+        "CAST(CAST(pg_catalog.pg_current_xact_id() AS pg_catalog.text) AS pg_catalog.int8), {bound}"
+    )
+}

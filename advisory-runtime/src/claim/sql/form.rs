@@ -1,0 +1,242 @@
+//! The statements of claims: the text of each, made once in a process, because making it takes longer
+//! than sending it.
+
+use super::ends::Locked;
+use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
+use super::position::names;
+use super::{literal, quoted, table};
+use crate::claim::table::Claim;
+use crate::rows::End;
+use crate::sql::qualify::{Part, parts};
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+/// The kind of a statement, and everything else on which its text depends, except the type of row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum Form {
+    /// Claims the first row.
+    First,
+    /// Claims the first rows, and skips locked ones.
+    Next {
+        /// The most rows that it can claim.
+        most: u32,
+        is_fresh: bool,
+    },
+    /// Claims the row of a key.
+    ByKey,
+    /// Ends the rows of these keys, and others among the first ones, that have no attempt left.
+    Spent { limit: u32, way: SpentWay },
+    /// Renews a claim, and returns how long it lasts.
+    Renew,
+    /// Renews claims without waiting for locked rows.
+    RenewMany,
+    /// Looks up the outcome of the transactions that ended these claims.
+    Settled,
+    /// Ends a claim without a message, unless its row is locked or it is about to expire.
+    EndAtOnce(End),
+    /// Ends claims.
+    End {
+        /// A bit for each kind of end.
+        kinds: u8,
+        locked: Locked,
+        has_changes: bool,
+    },
+    /// Locks the values of the first rows that can be claimed, at most `width`. Reads the first
+    /// `reach` rows, or begins with any value.
+    Reserve {
+        width: u32,
+        reach: u32,
+        is_fresh: bool,
+    },
+    /// Claims the first rows of the locked values, as many as their limits allow.
+    NextOfReserved { limit: u32, is_fresh: bool },
+    /// Locks the value of the row with a key, and waits for the lock.
+    ReserveKey,
+    /// Claims the row with a key, if its value is locked and below its limit.
+    ReservedKey,
+    /// Reads the position of the row with a key.
+    Position,
+    /// The condition that a row does not precede a position.
+    FromPosition,
+}
+
+/// The way in which a row that has no attempt left ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum SpentWay {
+    Fails,
+    /// For a column that refuses the text.
+    FailsWithoutText,
+    /// For a row that refuses the end. It is claimed, so that it is not the first again at once.
+    Parks,
+}
+
+impl Form {
+    /// The form for so many of the first rows. A text is for a power of two of them.
+    pub(in crate::claim) fn next(limit: u32, is_fresh: bool) -> Self {
+        const FEW: u32 = 1_024;
+        let most = limit.max(FEW).checked_next_power_of_two();
+        let most = most.unwrap_or(u32::MAX);
+        Self::Next { most, is_fresh }
+    }
+
+    /// Returns `true` if the text is kept. Texts for large numbers are not, because a process may
+    /// use many numbers.
+    const fn is_kept(self) -> bool {
+        match self {
+            Self::Reserve { width: number, .. } | Self::NextOfReserved { limit: number, .. } => {
+                number <= 1_024
+            }
+            _ => true,
+        }
+    }
+
+    fn text<T: Claim>(self) -> String {
+        let mut fragments = Fragments::of::<T>();
+        let file = match self {
+            Self::First => {
+                fragments.select::<T>(Claimable::Due, "{key}", 1);
+                return fragments.claim_one::<T>(include_str!("first.sql"));
+            }
+            Self::Next { most, is_fresh } => {
+                fragments.select::<T>(Claimable::first(is_fresh), "{columns}", most);
+                fragments.add("first", include_str!("first.sql"));
+                return fragments.claim_many::<T>(include_str!("first_of_many.sql"));
+            }
+            Self::ByKey => {
+                fragments.select::<T>(Claimable::ByKey, "{key}", 1);
+                return fragments.claim_one::<T>(include_str!("key.sql"));
+            }
+            Self::Spent { limit, way } => {
+                fragments.select::<T>(Claimable::Due, "{columns}", limit);
+                let is_free = Fragments::is_claimable::<T>(Claimable::ByKey);
+                fragments.add("is_free", is_free);
+                let set = match way {
+                    SpentWay::Fails => Fragments::spent::<T>(true) + ":failed",
+                    SpentWay::FailsWithoutText => Fragments::spent::<T>(false) + ":failed",
+                    SpentWay::Parks => PARKED.to_owned(),
+                };
+                fragments.add("set", set);
+                include_str!("spent.sql")
+            }
+            Self::Renew => {
+                fragments.add("set", RENEWED);
+                include_str!("renew.sql")
+            }
+            Self::RenewMany => {
+                fragments.add("set", RENEWED);
+                include_str!("renew_all.sql")
+            }
+            Self::Settled => include_str!("settled.sql"),
+            Self::EndAtOnce(end) => {
+                fragments.add("set", Fragments::ended::<T>(end));
+                match end {
+                    End::Delete => include_str!("delete_at_once.sql"),
+                    _ => include_str!("end_at_once.sql"),
+                }
+            }
+            Self::End {
+                kinds,
+                locked,
+                has_changes,
+            } => {
+                fragments.add_ends::<T>(kinds, locked, has_changes);
+                match locked {
+                    Locked::Fail => include_str!("end_all_at_once.sql"),
+                    _ => include_str!("end_all.sql"),
+                }
+            }
+            Self::Reserve {
+                width,
+                reach,
+                is_fresh,
+            } => {
+                fragments.add_limit::<T>(Claimable::first(is_fresh));
+                fragments.add_reserve(width, reach);
+                include_str!("reserve.sql")
+            }
+            Self::NextOfReserved { limit, is_fresh } => {
+                fragments.add_limit::<T>(Claimable::first(is_fresh));
+                fragments.add("limit", limit.to_string());
+                return fragments.claim_many::<T>(include_str!("first_of_reserved.sql"));
+            }
+            Self::ReserveKey => {
+                fragments.add_limit::<T>(Claimable::ByKey);
+                include_str!("reserve_key.sql")
+            }
+            Self::ReservedKey => {
+                fragments.add_limit::<T>(Claimable::ByKey);
+                return fragments.claim_many::<T>(include_str!("key_of_reserved.sql"));
+            }
+            Self::Position => {
+                let table = table::<T>();
+                let value =
+                    |column: &str| format!("{}, {table}.{}", literal(column), quoted(column));
+                fragments.add("order_values", names::<T>(value));
+                include_str!("position.sql")
+            }
+            Self::FromPosition => {
+                let of = |source: &str| names::<T>(|column| format!("{source}.{}", quoted(column)));
+                fragments.add("order_columns", of(&table::<T>()));
+                fragments.add("position_columns", of("advisory_position"));
+                include_str!("from_position.sql")
+            }
+        };
+        fragments.fill(file)
+    }
+}
+
+/// SQL, and the values in it.
+#[derive(Debug)]
+pub(super) struct Text {
+    first: Box<str>,
+    /// The names of the values, each with the SQL after it.
+    values: Box<[(Box<str>, Box<str>)]>,
+}
+
+impl Text {
+    fn new(sql: &str) -> Self {
+        let (mut first, mut values) = (String::new(), Vec::<(Box<str>, Box<str>)>::new());
+        for part in parts(sql) {
+            match (part, values.last_mut()) {
+                (Part::Value(name), _) => values.push((name.into(), Box::default())),
+                (Part::Sql(sql), Some((_, after))) => *after = sql.into(),
+                // People find the statements of claims by this word.
+                (Part::Sql(sql), None) => first = format!("/*advisory_claim*/{sql}"),
+            }
+        }
+        let (first, values) = (first.into(), values.into());
+        Self { first, values }
+    }
+
+    /// Returns the SQL before the first value.
+    pub(super) const fn first(&self) -> &str {
+        &self.first
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().map(|(name, sql)| (&**name, &**sql))
+    }
+}
+
+type Texts = HashMap<(TypeId, Form), Arc<Text>>;
+
+static TEXTS: LazyLock<RwLock<Texts>> = LazyLock::new(RwLock::default);
+
+/// Returns the text of this form for this type of row.
+pub(super) fn text<T: Claim>(form: Form) -> Arc<Text> {
+    let make = || Arc::new(Text::new(&form.text::<T>()));
+    if !form.is_kept() {
+        return make();
+    }
+    let key = (TypeId::of::<T>(), form);
+    let texts = TEXTS.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text) = texts.get(&key) {
+        return Arc::clone(text);
+    }
+    drop(texts);
+    let text = make();
+    let mut texts = TEXTS.write().unwrap_or_else(PoisonError::into_inner);
+    texts.insert(key, Arc::clone(&text));
+    text
+}
