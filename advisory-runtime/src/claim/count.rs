@@ -63,7 +63,9 @@ pub async fn counts<T: Claim, C: crate::Connection>(conn: &mut C) -> Result<Coun
 }
 
 pub(crate) async fn counts_on<T: Claim, D: Queries>(conn: &mut D) -> Result<Counts, Error> {
-    let groups = conn.load(diesel::sql_query(sql::counts::<T>())).await;
+    let groups = conn
+        .load(diesel::sql_query(sql::counts(&sql::RowType::of::<T>())))
+        .await;
     let groups: Vec<Group> = groups.map_err(Error::Database)?;
     let mut counts = Counts::default();
     for Group { state, count } in groups {

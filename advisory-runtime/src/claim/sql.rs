@@ -20,6 +20,7 @@ pub(super) mod limit;
 #[cfg(feature = "diesel-async")]
 pub(super) mod listen;
 mod position;
+mod row_type;
 mod state;
 mod statement;
 
@@ -30,6 +31,7 @@ use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use form::{Form, SpentWay};
 pub(super) use fragments::LONGEST_PAUSE;
 pub(super) use position::FromPosition;
+pub(super) use row_type::RowType;
 pub(super) use state::{counts, state};
 pub(super) use statement::{Fixed, Id, Statement, Value, keys_of, settled};
 use std::borrow::Cow;
@@ -89,6 +91,6 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the query for triggers of the table that can change or replace what an end writes.
-pub(super) fn triggers<T: Claim>() -> String {
-    fragments::Fragments::of::<T>().fill(include_str!("sql/triggers.sql"))
+pub(super) fn triggers(row: &RowType) -> String {
+    fragments::Fragments::of(row).fill(include_str!("sql/triggers.sql"))
 }

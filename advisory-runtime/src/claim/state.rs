@@ -149,7 +149,7 @@ impl<T: Claim> Expression for StateOf<T> {
 
 impl<T: Claim> QueryFragment<Pg> for StateOf<T> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql(&sql::state::<T>());
+        out.push_sql(&sql::state(&sql::RowType::of::<T>()));
         Ok(())
     }
 }

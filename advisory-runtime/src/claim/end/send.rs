@@ -8,7 +8,7 @@ use crate::claim::key::KeyValue;
 use crate::claim::mutex::locked;
 use crate::claim::sql::ends::{self, Locked, OneEnd, end_of, sets_columns};
 use crate::claim::sql::{
-    Fixed, Form, Fragment, LONGEST_PAUSE, Statement, Wanted, settled, text, triggers,
+    Fixed, Form, Fragment, LONGEST_PAUSE, RowType, Statement, Wanted, settled, text, triggers,
 };
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};
@@ -170,7 +170,9 @@ async fn has_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error>
 }
 
 async fn look_for_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error> {
-    let found = conn.count(diesel::sql_query(triggers::<T>())).await;
+    let found = conn
+        .count(diesel::sql_query(triggers(&RowType::of::<T>())))
+        .await;
     let has_triggers = found.map_err(Error::Database)? > 0;
     triggers_seen().insert(TypeId::of::<T>(), has_triggers);
     Ok(has_triggers)

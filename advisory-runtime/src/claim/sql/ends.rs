@@ -2,17 +2,18 @@
 //! number of claims, only on the kinds of ends.
 
 use super::form::Form;
-use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, LONGEST_PAUSE, has_last_attempt};
+use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, LONGEST_PAUSE};
 use super::statement::{Keys, Statement, Value, keys_of};
 use super::{Fragment, Wanted};
 use crate::claim::Claimed;
-use crate::claim::optional_column::{MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime};
-use crate::claim::table::{Claim, ttl};
+use crate::claim::optional_column::MaybeTime;
+use crate::claim::table::Claim;
 use crate::rows::{End, grace};
 use crate::sql::{IDLE_IN_TRANSACTION, at_most, put};
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment as _;
 use diesel::sql_types::BigInt;
+use std::time::Duration;
 
 /// Replaces an end for which the table has no column.
 pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
@@ -144,10 +145,10 @@ const LATER: &str = "{run_at_open}clock_timestamp() + (COALESCE(CAST(advisory_cl
      * CAST('1 ms' AS interval)){run_at_close}";
 const MESSAGE: &str = "{error_column} = COALESCE(advisory_claim.message, {error})";
 
-impl Fragments {
+impl Fragments<'_> {
     /// Adds a statement for each kind of end, and the answer. The caller's changes replace those of
     /// the row's type, except when a retry fails the row at the last attempt.
-    pub(super) fn add_ends<T: Claim>(&mut self, kinds: u8, locked: Locked, has_changes: bool) {
+    pub(super) fn add_ends(&mut self, kinds: u8, locked: Locked, has_changes: bool) {
         // The stronger lock conflicts with open transactions that refer to a row to delete.
         let lock = match kinds & DELETE {
             0 => "NO KEY UPDATE",
@@ -163,12 +164,12 @@ impl Fragments {
         };
         self.add("skip_locked", skip);
         let answer = match locked {
-            Locked::WaitInside => transaction::<T>(),
+            Locked::WaitInside => transaction(self.row.ttl),
             _ => "advisory_claim.nth".to_owned(),
         };
         self.add("answer", answer);
         let [is_held, returning] = if locked == Locked::Fail {
-            let most = ttl::<T>().as_millis() / 4;
+            let most = self.row.ttl.as_millis() / 4;
             self.add("prompt", most.to_string());
             self.add("lock_timeout", most.clamp(1, 100).to_string());
             let returning = " RETURNING advisory_claim.nth + {is_prompt} AS nth";
@@ -195,10 +196,10 @@ impl Fragments {
                 statement(name, "DELETE FROM {table} USING", &rows);
                 continue;
             }
-            let set = Self::ended::<T>(end);
+            let set = self.ended(end);
             let is_retry = matches!(end, End::Retry { .. });
-            if is_retry && has_last_attempt::<T>() && sets_columns::<T>(end) {
-                let failed = Self::ended::<T>(End::Fail) + ":failed";
+            if is_retry && self.row.has_last_attempt() && self.row.sets_failed {
+                let failed = self.ended(End::Fail) + ":failed";
                 let is_last = format!("{rows} AND COALESCE({{is_spent}}, false)");
                 statement("last", &update(&failed), &is_last);
                 let has_more = format!("{rows} AND NOT COALESCE({{is_spent}}, false)");
@@ -219,32 +220,33 @@ impl Fragments {
     }
 
     /// Returns the assignments of an end. A retry of the last attempt fails the row instead.
-    pub(super) fn ended<T: Claim>(end: End) -> String {
+    pub(super) fn ended(&self, end: End) -> String {
+        let row = self.row;
         let mut set = vec!["{until_column} = NULL", "{by_column} = NULL"];
-        let counted = T::Attempts::COLUMN;
+        let counted = row.attempts;
         match end {
             End::Delete => {}
-            End::Complete if T::CompletedAt::COLUMN.is_some() => set.push(COMPLETED_NOW),
+            End::Complete if row.completed.is_some() => set.push(COMPLETED_NOW),
             // The row can be claimed again, and its next attempt is the first.
             End::Complete => set.extend(counted.map(|_| "{counted_column} = 0")),
             End::Fail => set.push(FAILED_NOW),
-            End::Retry { .. } if has_last_attempt::<T>() => {
+            End::Retry { .. } if row.has_last_attempt() => {
                 set.push(
                     "{failed_column} = CASE WHEN {is_spent} THEN \
                      {failed_open}clock_timestamp(){failed_close} END",
                 );
                 let later = "{run_at_column} = CASE WHEN {is_spent} THEN {run_at} ELSE {later} END";
-                set.extend(T::RunAt::COLUMN.map(|_| later));
+                set.extend(row.run_at.map(|_| later));
             }
             End::Retry { .. } => {
-                set.extend(T::RunAt::COLUMN.map(|_| "{run_at_column} = {later}"));
+                set.extend(row.run_at.map(|_| "{run_at_column} = {later}"));
             }
             End::Release => {
                 set.extend(counted.map(|_| "{counted_column} = GREATEST({attempts} - 1, 0)"));
             }
         }
         if end.has_message() {
-            set.extend(T::ErrorMessage::COLUMN.map(|_| MESSAGE));
+            set.extend(row.error.map(|_| MESSAGE));
         }
         set.join(", ")
     }
@@ -252,8 +254,8 @@ impl Fragments {
 
 /// Returns the columns that read the id of the open transaction and limit its idle time. Otherwise
 /// a worker that stops in it would keep the row locked.
-fn transaction<T: Claim>() -> String {
-    let millis = grace(ttl::<T>()).as_millis();
+fn transaction(ttl: Duration) -> String {
+    let millis = grace(ttl).as_millis();
     let bound = at_most(
         IDLE_IN_TRANSACTION,
         &format!("CAST('{millis} ms' AS pg_catalog.interval)"),

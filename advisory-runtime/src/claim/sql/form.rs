@@ -4,7 +4,8 @@
 use super::ends::Locked;
 use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
 use super::position::names;
-use super::{literal, quoted, table};
+use super::row_type::RowType;
+use super::{literal, quoted};
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::qualify::{Part, parts};
@@ -91,29 +92,29 @@ impl Form {
         }
     }
 
-    fn text<T: Claim>(self) -> String {
-        let mut fragments = Fragments::of::<T>();
+    fn text(self, row: &RowType) -> String {
+        let mut fragments = Fragments::of(row);
         let file = match self {
             Self::First => {
-                fragments.select::<T>(Claimable::Due, "{key}", 1);
-                return fragments.claim_one::<T>(include_str!("first.sql"));
+                fragments.select(Claimable::Due, "{key}", 1);
+                return fragments.claim_one(include_str!("first.sql"));
             }
             Self::Next { most, is_fresh } => {
-                fragments.select::<T>(Claimable::first(is_fresh), "{columns}", most);
+                fragments.select(Claimable::first(is_fresh), "{columns}", most);
                 fragments.add("first", include_str!("first.sql"));
-                return fragments.claim_many::<T>(include_str!("first_of_many.sql"));
+                return fragments.claim_many(include_str!("first_of_many.sql"));
             }
             Self::ByKey => {
-                fragments.select::<T>(Claimable::ByKey, "{key}", 1);
-                return fragments.claim_one::<T>(include_str!("key.sql"));
+                fragments.select(Claimable::ByKey, "{key}", 1);
+                return fragments.claim_one(include_str!("key.sql"));
             }
             Self::Spent { limit, way } => {
-                fragments.select::<T>(Claimable::Due, "{columns}", limit);
-                let is_free = Fragments::is_claimable::<T>(Claimable::ByKey);
+                fragments.select(Claimable::Due, "{columns}", limit);
+                let is_free = fragments.is_claimable(Claimable::ByKey);
                 fragments.add("is_free", is_free);
                 let set = match way {
-                    SpentWay::Fails => Fragments::spent::<T>(true) + ":failed",
-                    SpentWay::FailsWithoutText => Fragments::spent::<T>(false) + ":failed",
+                    SpentWay::Fails => fragments.spent(true) + ":failed",
+                    SpentWay::FailsWithoutText => fragments.spent(false) + ":failed",
                     SpentWay::Parks => PARKED.to_owned(),
                 };
                 fragments.add("set", set);
@@ -129,7 +130,7 @@ impl Form {
             }
             Self::Settled => include_str!("settled.sql"),
             Self::EndAtOnce(end) => {
-                fragments.add("set", Fragments::ended::<T>(end));
+                fragments.add("set", fragments.ended(end));
                 match end {
                     End::Delete => include_str!("delete_at_once.sql"),
                     _ => include_str!("end_at_once.sql"),
@@ -140,7 +141,7 @@ impl Form {
                 locked,
                 has_changes,
             } => {
-                fragments.add_ends::<T>(kinds, locked, has_changes);
+                fragments.add_ends(kinds, locked, has_changes);
                 match locked {
                     Locked::Fail => include_str!("end_all_at_once.sql"),
                     _ => include_str!("end_all.sql"),
@@ -151,33 +152,32 @@ impl Form {
                 reach,
                 is_fresh,
             } => {
-                fragments.add_limit::<T>(Claimable::first(is_fresh));
+                fragments.add_limit(Claimable::first(is_fresh));
                 fragments.add_reserve(width, reach);
                 include_str!("reserve.sql")
             }
             Self::NextOfReserved { limit, is_fresh } => {
-                fragments.add_limit::<T>(Claimable::first(is_fresh));
+                fragments.add_limit(Claimable::first(is_fresh));
                 fragments.add("limit", limit.to_string());
-                return fragments.claim_many::<T>(include_str!("first_of_reserved.sql"));
+                return fragments.claim_many(include_str!("first_of_reserved.sql"));
             }
             Self::ReserveKey => {
-                fragments.add_limit::<T>(Claimable::ByKey);
+                fragments.add_limit(Claimable::ByKey);
                 include_str!("reserve_key.sql")
             }
             Self::ReservedKey => {
-                fragments.add_limit::<T>(Claimable::ByKey);
-                return fragments.claim_many::<T>(include_str!("key_of_reserved.sql"));
+                fragments.add_limit(Claimable::ByKey);
+                return fragments.claim_many(include_str!("key_of_reserved.sql"));
             }
             Self::Position => {
-                let table = table::<T>();
                 let value =
-                    |column: &str| format!("{}, {table}.{}", literal(column), quoted(column));
-                fragments.add("order_values", names::<T>(value));
+                    |name: &str| format!("{}, {}.{}", literal(name), row.table, quoted(name));
+                fragments.add("order_values", names(row, value));
                 include_str!("position.sql")
             }
             Self::FromPosition => {
-                let of = |source: &str| names::<T>(|column| format!("{source}.{}", quoted(column)));
-                fragments.add("order_columns", of(&table::<T>()));
+                let of = |source: &str| names(row, |name| format!("{source}.{}", quoted(name)));
+                fragments.add("order_columns", of(&row.table));
                 fragments.add("position_columns", of("advisory_position"));
                 include_str!("from_position.sql")
             }
@@ -225,11 +225,15 @@ static TEXTS: LazyLock<RwLock<Texts>> = LazyLock::new(RwLock::default);
 
 /// Returns the text of this form for this type of row.
 pub(super) fn text<T: Claim>(form: Form) -> Arc<Text> {
-    let make = || Arc::new(Text::new(&form.text::<T>()));
+    text_for(TypeId::of::<T>(), RowType::of::<T>, form)
+}
+
+fn text_for(id: TypeId, row: fn() -> RowType, form: Form) -> Arc<Text> {
+    let make = || Arc::new(Text::new(&form.text(&row())));
     if !form.is_kept() {
         return make();
     }
-    let key = (TypeId::of::<T>(), form);
+    let key = (id, form);
     let texts = TEXTS.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(text) = texts.get(&key) {
         return Arc::clone(text);

@@ -1,22 +1,15 @@
 //! The parts of a statement that depend on the columns of a table, by the names that the files give
 //! them.
 
-use super::{literal, quoted, table};
-use crate::claim::column_type::{HolderType, Time};
-use crate::claim::key::KeyColumns;
-use crate::claim::optional_column::{MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime};
-use crate::claim::table::{Claim, ttl};
+use super::row_type::RowType;
+use super::{literal, quoted};
 use crate::sql::qualify::{fill, qualify};
 use crate::sql::{IS_DURABLE, OUTCOME};
-use diesel::{Column, Expression};
 use std::borrow::Cow;
 use std::time::Duration;
 
 /// The longest pause before another attempt.
 pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
-type UntilType<T> = <<T as Claim>::LockedUntil as Expression>::SqlType;
-type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
 
 /// The fragments that do not depend on the table. SQL from the caller takes the place of values:
 /// the columns of the row, its conditions, and the columns to set.
@@ -33,24 +26,28 @@ const FIXED: [(&str, &str); 9] = [
 ];
 
 /// SQL by its name in the files.
-pub(super) struct Fragments(Vec<(Cow<'static, str>, String)>);
+pub(super) struct Fragments<'a> {
+    pub(super) row: &'a RowType,
+    named: Vec<(Cow<'static, str>, String)>,
+}
 
-impl Fragments {
+impl<'a> Fragments<'a> {
     /// Returns the fragments that every statement on the table can contain.
-    pub(super) fn of<T: Claim>() -> Self {
-        let table = table::<T>();
+    pub(super) fn of(row: &'a RowType) -> Self {
+        let table = &row.table;
         let name = table
             .rsplit_once("\".\"")
             .map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         let column = |name: &str| format!("{table}.{}", quoted(name));
-        let keys = || T::Key::NAMES.iter().enumerate();
+        let keys = || row.key.iter().enumerate();
         let joined = |parts: Vec<String>| parts.join(", ");
-        let mut fragments = Self(Vec::new());
+        let named = Vec::new();
+        let mut fragments = Self { row, named };
         for (name, sql) in FIXED {
             fragments.add(name, sql);
         }
-        let until = column(T::LockedUntil::NAME);
-        let by = column(T::LockedBy::NAME);
+        let until = column(row.until);
+        let by = column(row.by);
         let key = joined(keys().map(|(_, name)| column(name)).collect());
         let columns = keys().map(|(nth, name)| format!("{} AS key_{nth}", column(name)));
         let columns = columns.chain([format!("{until} AS until")]).collect();
@@ -66,30 +63,30 @@ impl Fragments {
         fragments.add("asked_key", of("asked."));
         fragments.add("asked_columns", of(""));
         fragments.add("key", key);
-        fragments.add("order", order_of(&order_columns::<T>(column)));
+        fragments.add("order", order_of(&row.order_by(column)));
         fragments.add("table", table.clone());
         fragments.add("table_name", name);
         fragments.add("table_literal", literal(&table));
         fragments.add("until", until);
         fragments.add("by", by);
-        fragments.add("until_column", quoted(T::LockedUntil::NAME));
-        fragments.add("by_column", quoted(T::LockedBy::NAME));
-        fragments.add_column("error", &table, T::ErrorMessage::COLUMN);
+        fragments.add("until_column", quoted(row.until));
+        fragments.add("by_column", quoted(row.by));
+        fragments.add_column("error", row.error);
         for (name, time) in [
-            ("completed", T::CompletedAt::COLUMN),
-            ("failed", T::FailedAt::COLUMN),
-            ("run_at", T::RunAt::COLUMN),
+            ("completed", row.completed),
+            ("failed", row.failed),
+            ("run_at", row.run_at),
         ] {
-            fragments.add_column(name, &table, time.map(|time| time.name));
+            fragments.add_column(name, time.map(|time| time.name));
             let [before, after] = time.map_or(["", ""], |time| time.around);
             fragments.add(format!("{name}_open"), before);
             fragments.add(format!("{name}_close"), after);
         }
-        let ttl = ttl::<T>().as_millis();
+        let ttl = row.ttl.as_millis();
         fragments.add("prompt", (ttl / 4).min(1_000).to_string());
         fragments.add("ttl", format!("CAST('{ttl} ms' AS pg_catalog.interval)"));
         // `statement_timestamp` is stable, so that the scan of an index can end at it.
-        let [open, close] = UntilType::<T>::AROUND;
+        let [open, close] = row.until_around;
         for (name, clock) in [
             ("clock", "clock_timestamp"),
             ("start", "statement_timestamp"),
@@ -102,24 +99,26 @@ impl Fragments {
             ("claim_holder", "advisory_claim.holder"),
             ("nth_holder", NTH_HOLDER),
         ] {
-            fragments.add(name, ByType::<T>::VALUE.replace(":holder", text));
+            fragments.add(name, row.by_value.replace(":holder", text));
         }
-        fragments.add("holder_text", ByType::<T>::TEXT);
-        let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE).as_millis());
+        fragments.add("holder_text", row.by_text);
+        let [first, longest] = row
+            .backoff
+            .map(|pause| pause.min(LONGEST_PAUSE).as_millis());
         fragments.add("first_pause", first.to_string());
         fragments.add("longest_pause", longest.to_string());
-        fragments.count_attempts::<T>(&table);
-        let (pauses, last) = pauses::<T>();
+        fragments.count_attempts();
+        let (pauses, last) = pauses(row.backoff);
         fragments.add("pauses", pauses);
         fragments.add("last_pause", last.to_string());
         fragments
     }
 
     /// Adds the fragments that depend on the columns for attempts.
-    fn count_attempts<T: Claim>(&mut self, table: &str) {
-        let attempts = T::Attempts::COLUMN.map(|column| column.name);
-        self.add_column("counted", table, attempts);
-        if let Some(column) = T::Attempts::COLUMN {
+    fn count_attempts(&mut self) {
+        let row = self.row;
+        self.add_column("counted", row.attempts.map(|column| column.name));
+        if let Some(column) = row.attempts {
             let attempts = if column.is_nullable {
                 "COALESCE({counted}, 0)"
             } else {
@@ -127,9 +126,11 @@ impl Fragments {
             };
             self.add("attempts", attempts);
             // An attempt before the last one cannot exceed the column.
-            let is_bounded = has_last_attempt::<T>()
-                && T::MaxAttempts::COLUMN.is_none()
-                && T::MAX_ATTEMPTS.is_some_and(|most| i64::from(most) <= column.largest);
+            let is_bounded = row.has_last_attempt()
+                && row.max_attempts_column.is_none()
+                && row
+                    .max_attempts
+                    .is_some_and(|most| i64::from(most) <= column.largest);
             let all_but_one = column.largest - 1;
             self.add(
                 "attempts_before",
@@ -146,11 +147,11 @@ impl Fragments {
         } else {
             self.add("doubled", "1");
         }
-        let max = match (T::MaxAttempts::COLUMN, T::MAX_ATTEMPTS) {
-            (Some(most), _) => Some(format!("{table}.{}", quoted(most.name))),
+        let max = match (row.max_attempts_column, row.max_attempts) {
+            (Some(most), _) => Some(format!("{}.{}", row.table, quoted(most.name))),
             (None, most) => most.map(|most| most.to_string()),
         };
-        let is_spent = match max.filter(|_| T::Attempts::COLUMN.is_some()) {
+        let is_spent = match max.filter(|_| row.attempts.is_some()) {
             Some(max) => {
                 self.add("max_attempts", max);
                 "{attempts} >= {max_attempts}"
@@ -158,7 +159,7 @@ impl Fragments {
             None => "false",
         };
         self.add("is_spent", is_spent);
-        let attempt = if T::Attempts::COLUMN.is_some() {
+        let attempt = if row.attempts.is_some() {
             "CAST({attempts} AS int4)"
         } else {
             "1"
@@ -168,13 +169,13 @@ impl Fragments {
 
     /// Adds a fragment, which can contain others. It replaces an earlier one with its name.
     pub(super) fn add(&mut self, name: impl Into<Cow<'static, str>>, sql: impl Into<String>) {
-        self.0.push((name.into(), sql.into()));
+        self.named.push((name.into(), sql.into()));
     }
 
     /// Makes a statement: replaces names by fragments, qualifies the SQL, and removes comments.
     pub(super) fn fill(&self, template: &str) -> String {
         let find = |name: &str| {
-            let mut fragments = self.0.iter().rev();
+            let mut fragments = self.named.iter().rev();
             let found = fragments.find(|(fragment, _)| *fragment == name);
             found.map(|(_, sql)| &**sql)
         };
@@ -207,8 +208,8 @@ const BACKOFF_OF_EXPIRED: &str = "(CAST('{pauses}' AS interval[]))[LEAST(GREATES
 
 /// Returns the pauses of [`BACKOFF_OF_EXPIRED`], each in eight steps from a half to the whole, and
 /// the index of the last pause.
-fn pauses<T: Claim>() -> (String, usize) {
-    let [first, longest] = T::BACKOFF.map(|pause| pause.min(LONGEST_PAUSE));
+fn pauses(backoff: [Duration; 2]) -> (String, usize) {
+    let [first, longest] = backoff.map(|pause| pause.min(LONGEST_PAUSE));
     let (mut rows, mut pause) = (vec![first.min(longest)], first.min(longest));
     while rows.len() < 2 || (pause < longest && !pause.is_zero()) {
         rows.push(pause);
@@ -229,13 +230,6 @@ const WHY: &str = "{error_column} = CASE WHEN {until} IS NULL THEN 'no attempt i
      || CAST({max_attempts} AS text) ELSE 'its claim expired at the last attempt' END \
      || COALESCE('; the last error: ' || {error}, '')";
 
-/// Returns `true` if attempts are limited.
-pub(super) const fn has_last_attempt<T: Claim>() -> bool {
-    T::Attempts::COLUMN.is_some()
-        && T::FailedAt::COLUMN.is_some()
-        && (T::MAX_ATTEMPTS.is_some() || T::MaxAttempts::COLUMN.is_some())
-}
-
 /// The rows that a statement can claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Claimable {
@@ -253,44 +247,44 @@ impl Claimable {
     }
 }
 
-impl Fragments {
+impl Fragments<'_> {
     /// Adds the fragments of the files that lock rows.
-    pub(super) fn select<T: Claim>(&mut self, which: Claimable, columns: &str, limit: u32) {
+    pub(super) fn select(&mut self, which: Claimable, columns: &str, limit: u32) {
         self.add("selected", columns);
-        self.add("is_claimable", Self::is_claimable::<T>(which));
+        self.add("is_claimable", self.is_claimable(which));
         self.add("limit", limit.to_string());
     }
 
     /// Returns the text of a claim on the row that `rows` locks.
-    pub(super) fn claim_one<T: Claim>(self, rows: &str) -> String {
-        self.claim::<T>(rows, include_str!("claim_one.sql"), "{holder}")
+    pub(super) fn claim_one(self, rows: &str) -> String {
+        self.claim(rows, include_str!("claim_one.sql"), "{holder}")
     }
 
     /// Returns the text of a claim on the rows that `rows` locks.
-    pub(super) fn claim_many<T: Claim>(self, rows: &str) -> String {
-        self.claim::<T>(rows, include_str!("claim.sql"), "{nth_holder}")
+    pub(super) fn claim_many(self, rows: &str) -> String {
+        self.claim(rows, include_str!("claim.sql"), "{nth_holder}")
     }
 
-    fn claim<T: Claim>(mut self, rows: &str, file: &str, holder: &str) -> String {
+    fn claim(mut self, rows: &str, file: &str, holder: &str) -> String {
         self.add("rows", rows);
-        self.add("claimed", Self::claimed::<T>(holder));
+        self.add("claimed", self.claimed(holder));
         self.add("returned", "{holder_text}, {lasts}");
         self.fill(file)
     }
 
     /// Returns the condition on rows that can be claimed. It contains the condition of the index
     /// literally, so that the index can be used.
-    pub(super) fn is_claimable<T: Claim>(which: Claimable) -> String {
-        let mut conditions: Vec<_> = pending::<T>().collect();
+    pub(super) fn is_claimable(&self, which: Claimable) -> String {
+        let mut conditions: Vec<_> = self.row.pending().collect();
         conditions.push(match which {
             Claimable::Fresh => "{until} IS NULL",
-            Claimable::Due if T::RunAt::COLUMN.is_some() => {
+            Claimable::Due if self.row.run_at.is_some() => {
                 "({until} IS NULL OR ({until} <= {clock} \
                  AND ({is_spent} OR ({until} + {backoff_of_expired}) <= {clock})))"
             }
             _ => "({until} IS NULL OR {until} <= {clock})",
         });
-        let run_at = T::RunAt::COLUMN.filter(|_| which != Claimable::ByKey);
+        let run_at = self.row.run_at.filter(|_| which != Claimable::ByKey);
         conditions.extend(run_at.map(|column| {
             if column.is_nullable {
                 "({run_at} IS NULL OR {run_at} <= {run_at_open}statement_timestamp(){run_at_close})"
@@ -303,17 +297,17 @@ impl Fragments {
 
     /// Returns the assignments of a claim. In a row that has no attempt left, only `locked_by` is
     /// set, to NULL, by which the answer shows it.
-    fn claimed<T: Claim>(holder: &str) -> String {
+    fn claimed(&self, holder: &str) -> String {
         let mut set = vec![
             ("{until_column}", "{clock} + {ttl}", "{until}"),
             ("{by_column}", holder, "NULL"),
         ];
-        set.extend(T::Attempts::COLUMN.map(|_| {
+        set.extend(self.row.attempts.map(|_| {
             let counted = "{attempts_before} + 1";
             ("{counted_column}", counted, "{counted}")
         }));
         let set = set.into_iter().map(|(column, value, otherwise)| {
-            if has_last_attempt::<T>() {
+            if self.row.has_last_attempt() {
                 format!("{column} = CASE WHEN {{is_spent}} THEN {otherwise} ELSE {value} END")
             } else {
                 format!("{column} = {value}")
@@ -324,18 +318,18 @@ impl Fragments {
 
     /// Returns the assignments that fail a row that has no attempt left. Without a text, the row
     /// keeps its last error.
-    pub(super) fn spent<T: Claim>(has_text: bool) -> String {
+    pub(super) fn spent(&self, has_text: bool) -> String {
         let mut set = vec!["{until_column} = NULL", "{by_column} = NULL", FAILED_NOW];
-        if T::ErrorMessage::COLUMN.is_some() && has_text {
+        if self.row.error.is_some() && has_text {
             set.push(WHY);
         }
         set.join(", ")
     }
 
     /// Adds a column, with its table and alone, if the table has it.
-    fn add_column(&mut self, name: &'static str, table: &str, column: Option<&str>) {
+    fn add_column(&mut self, name: &'static str, column: Option<&str>) {
         if let Some(column) = column.map(quoted) {
-            self.add(name, format!("{table}.{column}"));
+            self.add(name, format!("{}.{column}", self.row.table));
             self.add(format!("{name}_column"), column);
         }
     }
@@ -350,28 +344,6 @@ pub(super) const COMPLETED_NOW: &str =
     "{completed_column} = {completed_open}clock_timestamp(){completed_close}";
 pub(super) const FAILED_NOW: &str =
     "{failed_column} = {failed_open}clock_timestamp(){failed_close}";
-
-/// Returns the conditions on rows that are not done for good.
-pub(super) fn pending<T: Claim>() -> impl Iterator<Item = &'static str> {
-    let completed = T::CompletedAt::COLUMN.map(|_| "{completed} IS NULL");
-    let failed = T::FailedAt::COLUMN.map(|_| "{failed} IS NULL");
-    completed.into_iter().chain(failed)
-}
-
-/// Returns the columns of the order, each with its direction. By default they are the time from
-/// which a row can be claimed, and the key.
-pub(super) fn order_columns<T: Claim>(column: impl Fn(&str) -> String) -> Vec<[String; 2]> {
-    let order = T::ORDER.iter();
-    let mut order: Vec<_> = order
-        .map(|order| [column(order.column), order.direction.to_owned()])
-        .collect();
-    if order.is_empty() {
-        let ascending = |name: &str| [column(name), String::new()];
-        order.extend(T::RunAt::COLUMN.map(|run_at| ascending(run_at.name)));
-        order.extend(T::Key::NAMES.iter().map(|name| ascending(name)));
-    }
-    order
-}
 
 pub(super) fn order_of(columns: &[[String; 2]]) -> String {
     let columns: Vec<_> = columns.iter().map(|column| column.concat()).collect();

@@ -12,10 +12,8 @@
 //! limit. A reservation reads the first rows in order and, if their values are at their limits, the
 //! first row of some other values. If it locks none, the next reservation reads more of both.
 
-use super::fragments::{Claimable, Fragments, order_columns, order_of, pending};
-use super::{quoted, table};
-use crate::claim::optional_column::MaybePer;
-use crate::claim::table::Claim;
+use super::fragments::{Claimable, Fragments, order_of};
+use super::quoted;
 
 /// Precedes a reservation outside of a transaction. The claim needs a snapshot of its own.
 pub(in crate::claim) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
@@ -46,19 +44,19 @@ const HAS_ROOM: &str =
 /// use the index on the order alone, and then read the whole backlog of another value.
 const IS_OF_VALUE: &str = "{value} = ANY (ARRAY[advisory_value.value])";
 
-impl Fragments {
+impl Fragments<'_> {
     /// Adds the fragments that depend on the column `per`.
-    pub(super) fn add_limit<T: Claim>(&mut self, which: Claimable) {
-        let table = table::<T>();
-        let column = T::Per::COLUMN.unwrap_or_default();
-        self.add("per", format!("{table}.{}", quoted(column)));
+    pub(super) fn add_limit(&mut self, which: Claimable) {
+        let row = self.row;
+        let column = |name: &str| format!("{}.{}", row.table, quoted(name));
+        self.add("per", column(row.per.unwrap_or_default()));
         self.add("value", VALUE);
-        self.add("value_limit", T::LIMIT.max(1).to_string());
-        let order = order_columns::<T>(|column| format!("{table}.{}", quoted(column)));
+        self.add("value_limit", row.limit.to_string());
+        let order = row.order_by(column);
         self.add("order_columns", named(&order));
         self.add("order_names", order_of(&by_name(&order)));
-        self.add("is_claimable", Self::is_claimable::<T>(which));
-        let pending = pending::<T>().map(|is| format!(" AND {is}"));
+        self.add("is_claimable", self.is_claimable(which));
+        let pending = row.pending().map(|is| format!(" AND {is}"));
         self.add("and_pending", pending.collect::<String>());
         // It contains the condition of the index literally.
         self.add(

@@ -5,7 +5,7 @@
 //! claim ended.
 
 use super::form::{self, Form, Text};
-use super::fragments::order_columns;
+use super::row_type::RowType;
 use crate::claim::table::Claim;
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -23,8 +23,8 @@ pub(in crate::claim) struct FromPosition {
 impl FromPosition {
     /// Returns `true` if rows in this order can be compared with a position.
     pub(in crate::claim) fn is_possible<T: Claim>() -> bool {
-        let columns = order_columns::<T>(str::to_owned);
-        columns.iter().all(|[_, direction]| direction.is_empty())
+        let row = RowType::of::<T>();
+        row.order.iter().all(|[_, direction]| direction.is_empty())
     }
 
     pub(in crate::claim) fn new<T: Claim>(position: String) -> Self {
@@ -45,8 +45,8 @@ impl QueryFragment<Pg> for FromPosition {
 }
 
 /// Returns the columns of the order, each written by `of`.
-pub(super) fn names<T: Claim>(of: impl Fn(&str) -> String) -> String {
-    let columns = order_columns::<T>(of).into_iter();
+pub(super) fn names(row: &RowType, of: impl Fn(&str) -> String) -> String {
+    let columns = row.order_by(of).into_iter();
     let columns: Vec<_> = columns.map(|[column, _]| column).collect();
     columns.join(", ")
 }

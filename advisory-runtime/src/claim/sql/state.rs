@@ -1,22 +1,21 @@
 //! The state of a row, and the count of rows in each state.
 
 use super::fragments::Fragments;
-use crate::claim::optional_column::{MaybeCount, MaybeRunAt, MaybeTime};
-use crate::claim::table::Claim;
+use super::row_type::RowType;
 
 /// Returns the query that counts the rows of the table in each state.
-pub(in crate::claim) fn counts<T: Claim>() -> String {
-    let mut fragments = Fragments::of::<T>();
-    fragments.add("state", state::<T>());
+pub(in crate::claim) fn counts(row: &RowType) -> String {
+    let mut fragments = Fragments::of(row);
+    fragments.add("state", state(row));
     fragments.fill(
         "SELECT state, count(*) FROM (SELECT {state} AS state FROM {table}) AS advisory_claim GROUP BY state",
     )
 }
 
 /// Returns the SQL for the name of a row's state.
-pub(in crate::claim) fn state<T: Claim>() -> String {
+pub(in crate::claim) fn state(row: &RowType) -> String {
     const IS_LATER: &str = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
-    let has_run_at = T::RunAt::COLUMN.is_some();
+    let has_run_at = row.run_at.is_some();
     let mut cases = Vec::new();
     let mut case = |is_wanted: bool, condition: &str, state: &str| {
         if is_wanted {
@@ -24,23 +23,19 @@ pub(in crate::claim) fn state<T: Claim>() -> String {
         }
     };
     case(
-        T::CompletedAt::COLUMN.is_some(),
+        row.completed.is_some(),
         "{completed} IS NOT NULL",
         "completed",
     );
-    case(
-        T::FailedAt::COLUMN.is_some(),
-        "{failed} IS NOT NULL",
-        "failed",
-    );
+    case(row.failed.is_some(), "{failed} IS NOT NULL", "failed");
     case(true, "{until} > {clock}", "running");
     case(true, "{until} IS NOT NULL", "expired");
     let is_retried = format!("{IS_LATER} AND {{counted}} > 0");
     case(
-        has_run_at && T::Attempts::COLUMN.is_some(),
+        has_run_at && row.attempts.is_some(),
         &is_retried,
         "retrying",
     );
     case(has_run_at, IS_LATER, "scheduled");
-    Fragments::of::<T>().fill(&format!("CASE {} ELSE 'available' END", cases.join(" ")))
+    Fragments::of(row).fill(&format!("CASE {} ELSE 'available' END", cases.join(" ")))
 }

@@ -3,6 +3,7 @@
 
 use super::Settings;
 use crate::claim::mutex::locked;
+use crate::claim::sql::RowType;
 use crate::claim::sql::listen::{LISTEN, number};
 use crate::claim::table::Claim;
 use crate::claim::{Error, Event};
@@ -39,8 +40,7 @@ struct Listener {
 
 /// A worker to wake up.
 struct Listening {
-    /// Makes the query for its table's number from the process id of the connection.
-    number_of: fn(u32) -> String,
+    row: RowType,
     number: OnceLock<String>,
     wake: Arc<Notify>,
 }
@@ -87,7 +87,7 @@ impl Listener {
         }
         for worker in &workers {
             if worker.number.get().is_none() {
-                let Some(number) = conn.query_text(&(worker.number_of)(process)).await? else {
+                let Some(number) = conn.query_text(&number(&worker.row, process)).await? else {
                     return Ok(false);
                 };
                 // Only the worker that holds `turn` sets it, so this cannot fail.
@@ -127,7 +127,7 @@ pub(super) async fn listen<T: Claim, P: Pool>(
     };
     let listener = Listener::of(pool.identity());
     let own = Arc::new(Listening {
-        number_of: number::<T>,
+        row: RowType::of::<T>(),
         number: OnceLock::new(),
         wake: Arc::clone(wake),
     });
