@@ -63,7 +63,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
 ) -> Result<(Vec<Claimed<T>>, bool), Error> {
     let is_fresh = wanted.is_fresh;
     let form = Form::NextOfReserved { limit, is_fresh };
-    let claim = Statement::<T, _>::new(form, ()).claim_many(worker, wanted);
+    let claim = Statement::of::<T>(form).claim_many::<T>(worker, wanted);
     let mut passed_over = NONE.to_owned();
     let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
     let (mut more, mut pauses) = (0, 0);
@@ -80,8 +80,8 @@ pub(super) async fn take<T: Claim, D: Queries>(
             reach,
             is_fresh,
         };
-        let reserve = Statement::<T, _>::new(form, ())
-            .with("passed_over", Value::Text(passed_over.as_str().into()))
+        let reserve = Statement::of::<T>(form)
+            .with("passed_over", Value::Text(passed_over.clone().into()))
             .with("start", Value::Number(random().cast_signed()))
             .wanted(wanted);
         let (reserved, Answer { claimed, spent }) =
@@ -121,8 +121,9 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
     key: &(dyn QueryFragment<Pg> + Send + Sync),
     wanted: Wanted<'_>,
 ) -> Result<Vec<Claimed<T>>, Error> {
-    let reserve = Statement::<T, _>::new(Form::ReserveKey, key);
-    let claim = Statement::<T, _>::new(Form::ReservedKey, key).claim_many(worker, wanted);
+    let reserve = Statement::of::<T>(Form::ReserveKey).key(key);
+    let claim = Statement::of::<T>(Form::ReservedKey).key(key);
+    let claim = claim.claim_many::<T>(worker, wanted);
     let (reserved, mut answer) = reserve_and_take(conn, &reserve, &claim, true).await?;
     let is_empty = answer.claimed.is_empty() && answer.spent.is_none();
     if is_empty && reserved.locked != NONE {
@@ -135,18 +136,12 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
 }
 
 /// Sends both statements, in a new transaction unless one is open.
-async fn reserve_and_take<T, K, W, D>(
+async fn reserve_and_take<T: Claim, D: Queries>(
     conn: &mut D,
-    reserve: &Statement<'_, T, K>,
-    claim: &Statement<'_, T, W>,
+    reserve: &Statement<'_>,
+    claim: &Statement<'_>,
     mut is_pipelined: bool,
-) -> Result<(Reserved, Answer<T>), Error>
-where
-    T: Claim,
-    K: QueryFragment<Pg> + Send + Sync,
-    W: QueryFragment<Pg> + Send + Sync,
-    D: Queries,
-{
+) -> Result<(Reserved, Answer<T>), Error> {
     let mut conflicts = Conflicts::on(conn);
     let is_outside = depth(conn).map_err(Error::Database)?.is_none();
     let around = is_outside.then_some([BEGIN, COMMIT]);
@@ -185,18 +180,12 @@ where
     }
 }
 
-async fn one_by_one<T, K, W, D>(
+async fn one_by_one<T: Claim, D: Queries>(
     conn: &mut D,
     around: Option<[&str; 2]>,
-    reserve: &Statement<'_, T, K>,
-    claim: &Statement<'_, T, W>,
-) -> QueryResult<(Vec<Reserved>, Vec<Answered<T>>)>
-where
-    T: Claim,
-    K: QueryFragment<Pg> + Send + Sync,
-    W: QueryFragment<Pg> + Send + Sync,
-    D: Queries,
-{
+    reserve: &Statement<'_>,
+    claim: &Statement<'_>,
+) -> QueryResult<(Vec<Reserved>, Vec<Answered<T>>)> {
     if let Some([begin, _]) = around {
         conn.execute(begin).await?;
     }

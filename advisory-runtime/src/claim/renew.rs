@@ -3,7 +3,6 @@
 use super::Error;
 use super::claimed::{Claimed, duration};
 use super::conflicts::load;
-use super::key::KeyValue;
 use super::sql::{Form, Statement};
 use super::table::Claim;
 use crate::driver::Queries;
@@ -59,8 +58,8 @@ pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
 ) -> Result<(), Error> {
     let sent = Sent::now();
     require_renewable(conn, job)?;
-    let statement = Statement::<T, _, Nullable<Interval>>::new(Form::Renew, (**job).key().bound());
-    let renewed = load(conn, &statement.held_by(job.locked_by())).await;
+    let statement = Statement::<Nullable<Interval>>::of::<T>(Form::Renew);
+    let renewed = load(conn, &statement.about(job)).await;
     let renewed: Vec<Option<PgInterval>> = renewed?;
     let lasts = renewed.first().ok_or_else(|| job.lost())?;
     // A trigger may have set `locked_until` to NULL.

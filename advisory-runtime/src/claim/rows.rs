@@ -6,7 +6,7 @@ use super::conflicts::load;
 use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
 use super::renew::require_renewable;
-use super::sql::{Form, Statement, Value, keys_of, settled, text};
+use super::sql::{Form, Statement, Value, settled, text};
 use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
@@ -210,9 +210,9 @@ impl<T: Claim> Step for Renew<T> {
             return Ok(Vec::new());
         };
         require_renewable(conn, first)?;
-        let keys = keys_of(self.0.iter().map(|job| &**job));
-        let statement = Statement::<T, _, RenewColumns>::new(Form::RenewMany, keys);
-        let statement = statement.with("holders", Value::holders(self.0.iter()));
+        let statement = Statement::<RenewColumns>::of::<T>(Form::RenewMany)
+            .keys(self.0.iter().map(|job| &**job))
+            .with("holders", Value::holders(self.0.iter()));
         let rows = load(conn, &statement).await;
         let mut rows: Vec<(i64, Option<PgInterval>, bool)> = rows?;
         rows.sort_unstable_by_key(|(nth, ..)| *nth);

@@ -4,9 +4,10 @@
 use super::Error;
 use super::conflicts::change;
 use super::end::message::is_of_row;
-use super::sql::{Form, SpentWay, Statement, Value, Wanted, keys_of};
+use super::sql::{Form, SpentWay, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::{Queries, depth};
+use diesel::sql_types::Untyped;
 
 /// The number of rows that one statement reads.
 const MANY: u32 = 1_000;
@@ -35,9 +36,9 @@ pub(super) async fn fail_spent<T: Claim, D: Queries>(
     .peekable();
     while let Some((limit, way)) = ways.next() {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        let keys = keys_of(met.iter().take(most));
-        let statement = Statement::<T, _>::new(Form::Spent { limit, way }, keys)
-            .claim_one(worker, wanted)
+        let statement = Statement::<Untyped>::of::<T>(Form::Spent { limit, way })
+            .keys(met.iter().take(most))
+            .claim_one::<T>(worker, wanted)
             .with("failed", Value::Changes(Box::new(T::failed())));
         match change(conn, &statement).await {
             Err(Error::Database(error))

@@ -33,7 +33,7 @@ pub(super) use fragments::LONGEST_PAUSE;
 pub(super) use position::FromPosition;
 pub(super) use row_type::RowType;
 pub(super) use state::{counts, state};
-pub(super) use statement::{Fixed, Id, Statement, Value, keys_of, settled};
+pub(super) use statement::{Fixed, Id, Statement, Value, settled};
 use std::borrow::Cow;
 
 /// A condition or columns to set, from the caller.

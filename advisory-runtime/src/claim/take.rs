@@ -25,11 +25,11 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
         take(conn, worker, 1, wanted).await?.0
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
-        let statement = Statement::<T, _, Untyped, Fixed<0>>::new(Form::First, ());
-        repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
+        let statement = Statement::<Untyped, Fixed<T, 0>>::of::<T>(Form::First);
+        repeat::<true, _, _, _>(conn, worker, statement, wanted).await?
     } else {
-        let statement = Statement::<T, _>::new(Form::First, ());
-        repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
+        let statement = Statement::<Untyped>::of::<T>(Form::First);
+        repeat::<true, _, _, _>(conn, worker, statement, wanted).await?
     };
     Ok(claimed.into_iter().next())
 }
@@ -48,8 +48,8 @@ pub(super) async fn take<T: Claim, D: Queries>(
             limit::take_by_key(conn, worker, key, wanted).await?
         }
         Some(key) => {
-            let statement = Statement::<T, _>::new(Form::ByKey, key);
-            repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
+            let statement = Statement::<Untyped>::of::<T>(Form::ByKey).key(key);
+            repeat::<true, _, _, _>(conn, worker, statement, wanted).await?
         }
         None if T::Per::COLUMN.is_some() => {
             let claimed;
@@ -58,9 +58,9 @@ pub(super) async fn take<T: Claim, D: Queries>(
         }
         None => {
             let form = Form::next(limit, wanted.is_fresh);
-            let statement = Statement::<T, _>::new(form, ());
+            let statement = Statement::<Untyped>::of::<T>(form);
             let statement = statement.with("limit", Value::Number(limit.into()));
-            repeat::<false, _, _, _, _>(conn, worker, statement, wanted).await?
+            repeat::<false, _, _, _>(conn, worker, statement, wanted).await?
         }
     };
     let is_full = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
@@ -89,27 +89,27 @@ pub(super) async fn position_of<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
 ) -> Result<Option<String>, Error> {
-    let statement = Statement::<T, _, Text>::new(Form::Position, (**job).key().bound());
+    let key = (**job).key().bound();
+    let statement = Statement::<Text>::of::<T>(Form::Position).key(key);
     let mut positions: Vec<String> = load(conn, &statement).await?;
     Ok(positions.pop())
 }
 
-async fn repeat<'a, const IS_ONE: bool, T, K, N, D>(
+async fn repeat<'a, const IS_ONE: bool, T, N, D>(
     conn: &mut D,
     worker: &'a str,
-    statement: Statement<'a, T, K, Untyped, N>,
+    statement: Statement<'a, Untyped, N>,
     wanted: Wanted<'a>,
 ) -> Result<Vec<Claimed<T>>, Error>
 where
     T: Claim,
-    K: QueryFragment<Pg> + Send + Sync,
     N: Id,
     D: Queries,
 {
     let statement = if IS_ONE {
-        statement.claim_one(worker, wanted)
+        statement.claim_one::<T>(worker, wanted)
     } else {
-        statement.claim_many(worker, wanted)
+        statement.claim_many::<T>(worker, wanted)
     };
     loop {
         let before = Sent::now();

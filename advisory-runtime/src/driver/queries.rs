@@ -9,6 +9,9 @@ use diesel::expression::QueryMetadata;
 use diesel::pg::Pg;
 use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::query_dsl::CompatibleType;
+use diesel::result::Error as DieselError;
+#[cfg(feature = "diesel-async")]
+use diesel_async::{AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection as _};
 #[cfg(feature = "diesel-async")]
 use std::{
     future::poll_fn,
@@ -49,7 +52,7 @@ pub(crate) trait Queries: Driver {
 }
 
 #[cfg(feature = "diesel-async")]
-impl Queries for diesel_async::AsyncPgConnection {
+impl Queries for AsyncPgConnection {
     async fn load<Q, R, S>(&mut self, query: Q) -> QueryResult<Vec<R>>
     where
         Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId,
@@ -58,7 +61,7 @@ impl Queries for diesel_async::AsyncPgConnection {
         S: 'static,
         Pg: QueryMetadata<Q::SqlType>,
     {
-        diesel_async::RunQueryDsl::load(query, self).await
+        load_on(self, query).await
     }
 
     async fn load_both<Q, W, A, B, S, U>(
@@ -76,13 +79,12 @@ impl Queries for diesel_async::AsyncPgConnection {
         U: 'static,
         Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
     {
-        use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
-        let handles = (&mut &*self, &mut &*self, &mut &*self, &mut &*self);
+        let handles = (&mut &*self, &mut &*self);
         let [begin, end] = around.unwrap_or_default();
         let mut opened = pin!(handles.0.batch_execute(begin));
-        let mut first = pin!(RunQueryDsl::load(first, handles.1));
-        let mut second = pin!(RunQueryDsl::load(second, handles.2));
-        let mut closed = pin!(handles.3.batch_execute(end));
+        let mut first = pin!(load_on(self, first));
+        let mut second = pin!(load_on(self, second));
+        let mut closed = pin!(handles.1.batch_execute(end));
         let mut begin_answer = around.is_none().then_some(Ok(()));
         let mut end_answer = around.is_none().then_some(Ok(()));
         let (mut first_answer, mut second_answer) = (None, None);
@@ -112,8 +114,44 @@ impl Queries for diesel_async::AsyncPgConnection {
     where
         Q: QueryFragment<Pg> + QueryId + Send,
     {
-        diesel_async::AsyncConnectionCore::execute_returning_count(self, query).await
+        AsyncConnectionCore::execute_returning_count(self, query).await
     }
+}
+
+/// Loads rows like [`diesel_async::RunQueryDsl::load`], which is compiled again for each query and
+/// each type of row, and so takes most of the time of compiling a program with claims.
+#[cfg(feature = "diesel-async")]
+async fn load_on<Q, R, S>(mut conn: &AsyncPgConnection, query: Q) -> QueryResult<Vec<R>>
+where
+    Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
+    R: FromSqlRow<S, Pg> + Send + 'static,
+    S: 'static,
+    Pg: QueryMetadata<Q::SqlType>,
+{
+    let mut loaded = Vec::new();
+    let rows = AsyncConnectionCore::load(&mut conn, query).await?;
+    let read = &mut |row: &Row| {
+        loaded.push(R::build_from_row(row).map_err(DieselError::DeserializationError)?);
+        Ok(())
+    };
+    read_each(rows, read).await?;
+    Ok(loaded)
+}
+
+#[cfg(feature = "diesel-async")]
+type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
+#[cfg(feature = "diesel-async")]
+type Rows = <AsyncPgConnection as AsyncConnectionCore>::Stream<'static, 'static>;
+
+#[cfg(feature = "diesel-async")]
+async fn read_each(
+    mut rows: Rows,
+    read: &mut (dyn FnMut(&Row) -> QueryResult<()> + Send),
+) -> QueryResult<()> {
+    while let Some(row) = poll_fn(|context| rows.as_mut().poll_next(context)).await {
+        read(&row?)?;
+    }
+    Ok(())
 }
 
 #[cfg(feature = "postgres")]
@@ -127,9 +165,8 @@ impl Queries for diesel::PgConnection {
         Pg: QueryMetadata<Q::SqlType>,
     {
         let rows = LoadConnection::<DefaultLoadingMode>::load(self, query)?;
-        let rows = rows.map(|row| {
-            R::build_from_row(&row?).map_err(diesel::result::Error::DeserializationError)
-        });
+        let rows =
+            rows.map(|row| R::build_from_row(&row?).map_err(DieselError::DeserializationError));
         rows.collect()
     }
 

@@ -4,7 +4,6 @@ use super::message::{cut, is_of_row};
 use crate::claim::Error;
 use crate::claim::claimed::{Claimed, index_of, no_answer};
 use crate::claim::conflicts::{change, load};
-use crate::claim::key::KeyValue;
 use crate::claim::mutex::locked;
 use crate::claim::sql::ends::{self, Locked, OneEnd, end_of, sets_columns};
 use crate::claim::sql::{
@@ -126,17 +125,17 @@ async fn end_outside<T: Claim, D: Queries>(
     let is_at_once =
         !end.has_message() && !sets_columns::<T>(end) && !has_triggers::<T, D>(conn).await?;
     if is_at_once {
-        let (form, key) = (Form::EndAtOnce(end), (**job).key().bound());
+        let form = Form::EndAtOnce(end);
         let ended = if end == End::Complete && changes.is_empty() {
-            let statement = Statement::<T, _, Untyped, Fixed<1>>::new(form, key);
-            change(conn, &statement.held_by(job.locked_by())).await
+            let statement = Statement::<Untyped, Fixed<T, 1>>::of::<T>(form);
+            change(conn, &statement.about(job)).await
         } else {
             let wanted = Wanted {
                 changes,
                 ..Wanted::default()
             };
-            let statement = Statement::<T, _>::new(form, key).wanted(wanted);
-            change(conn, &statement.held_by(job.locked_by())).await
+            let statement = Statement::<Untyped>::of::<T>(form).wanted(wanted);
+            change(conn, &statement.about(job)).await
         };
         match ended {
             Ok(true) => return Ok(true),

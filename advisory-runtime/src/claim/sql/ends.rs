@@ -3,7 +3,7 @@
 
 use super::form::Form;
 use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, LONGEST_PAUSE};
-use super::statement::{Keys, Statement, Value, keys_of};
+use super::statement::{Statement, Value};
 use super::{Fragment, Wanted};
 use crate::claim::Claimed;
 use crate::claim::optional_column::MaybeTime;
@@ -55,7 +55,7 @@ pub(in crate::claim) fn end<'a, T: Claim>(
     ends: &[OneEnd<'a, T>],
     changes: &'a [Fragment<'a>],
     locked: Locked,
-) -> Statement<'a, T, Keys<'a, T>, BigInt> {
+) -> Statement<'a, BigInt> {
     let possible = ends.iter().map(|(_, end, _)| end_of::<T>(*end));
     let kinds = possible
         .clone()
@@ -76,7 +76,8 @@ pub(in crate::claim) fn end<'a, T: Claim>(
     });
     let jobs = || ends.iter().map(|(job, ..)| *job);
     let messages = ends.iter().map(|(.., message)| *message).collect();
-    Statement::new(form, keys_of(jobs().map(|job| &**job)))
+    Statement::of::<T>(form)
+        .keys(jobs().map(|job| &**job))
         .with("holders", Value::holders(jobs()))
         .with("ends", Value::Numbers(kinds.collect()))
         .with("messages", Value::Texts(messages))

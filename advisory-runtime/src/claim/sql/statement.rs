@@ -4,7 +4,7 @@ use super::form::{self, Form, Text};
 use super::{Fragment, Wanted, text};
 use crate::claim::Claimed;
 use crate::claim::column_type::HolderType as _;
-use crate::claim::key::RowKey;
+use crate::claim::key::{KeyValue as _, RowKey};
 use crate::claim::table::Claim;
 use crate::random::random;
 use diesel::pg::Pg;
@@ -17,15 +17,12 @@ use std::sync::Arc;
 
 /// A statement, and the SQL types of its columns. `Id` is a [`Fixed`] for a text that only the type
 /// of row changes: Diesel then finds the prepared statement without the text.
-pub(in crate::claim) struct Statement<'a, T: Claim, K, Columns = Untyped, Id = ()> {
+pub(in crate::claim) struct Statement<'a, Columns = Untyped, Id = ()> {
     text: Arc<Text>,
-    /// A key, or the arrays of several keys.
-    key: K,
-    /// The other values, by their names in the file.
+    /// The values by their names in the file.
     values: Vec<(&'static str, Value<'a>)>,
     wanted: Wanted<'a>,
-    selection: T::Selection,
-    row: PhantomData<fn() -> (T, Columns, Id)>,
+    kind: PhantomData<fn() -> (Columns, Id)>,
 }
 
 /// A value of a statement, or an array with one for each row.
@@ -34,15 +31,19 @@ pub(in crate::claim) enum Value<'a> {
     Texts(Vec<Option<&'a str>>),
     Number(i64),
     Numbers(Vec<Option<i64>>),
+    /// The values of a key's columns.
+    Key(Fragment<'a>),
+    /// Columns to read.
+    Selection(Fragment<'static>),
     /// Columns that the row's type sets.
     Changes(Fragment<'static>),
 }
 
-/// A text by its number.
+/// A text for a type of row by its number.
 #[derive(Debug)]
-pub(in crate::claim) struct Fixed<const N: u8>;
+pub(in crate::claim) struct Fixed<T, const N: u8>(PhantomData<fn() -> T>);
 
-/// The part of a statement's `QueryId` that differs between the texts for a type of row.
+/// The number of a statement's text, if it has one.
 pub(in crate::claim) trait Id: 'static {
     const IS_FIXED: bool;
 }
@@ -51,19 +52,17 @@ impl Id for () {
     const IS_FIXED: bool = false;
 }
 
-impl<const N: u8> Id for Fixed<N> {
+impl<T: 'static, const N: u8> Id for Fixed<T, N> {
     const IS_FIXED: bool = true;
 }
 
-impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
-    pub(in crate::claim) fn new(form: Form, key: K) -> Self {
+impl<'a, Columns, N> Statement<'a, Columns, N> {
+    pub(in crate::claim) fn of<T: Claim>(form: Form) -> Self {
         Self {
             text: form::text::<T>(form),
-            key,
             values: Vec::new(),
             wanted: Wanted::default(),
-            selection: T::selection(),
-            row: PhantomData,
+            kind: PhantomData,
         }
     }
 
@@ -76,32 +75,43 @@ impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
         Self { wanted, ..self }
     }
 
-    /// The statement changes the claim with this `locked_by`.
-    pub(in crate::claim) fn held_by(self, locked_by: &'a str) -> Self {
-        self.with("holder", Value::Text(locked_by.into()))
+    pub(in crate::claim) fn key(self, key: impl QueryFragment<Pg> + Send + Sync + 'a) -> Self {
+        self.with("key", Value::Key(Box::new(key)))
+    }
+
+    /// The statement is about these rows.
+    pub(in crate::claim) fn keys<T: Claim>(self, rows: impl Iterator<Item = &'a T>) -> Self {
+        let arrays = <T::KeyValue<'a> as RowKey<T::Key>>::arrays(rows.map(T::key));
+        self.with("keys", Value::Key(Box::new(arrays)))
+    }
+
+    /// The statement changes this claim.
+    pub(in crate::claim) fn about<T: Claim>(self, job: &'a Claimed<T>) -> Self {
+        self.key((**job).key().bound())
+            .with("holder", Value::Text(job.locked_by().into()))
     }
 
     /// The statement claims one row.
-    pub(in crate::claim) fn claim_one(self, worker: &'a str, wanted: Wanted<'a>) -> Self {
-        let holder = Value::Text(of_claim::<T>(worker).into());
-        self.with("holder", holder).wanted(wanted)
+    pub(in crate::claim) fn claim_one<T: Claim>(self, worker: &'a str, wanted: Wanted<'a>) -> Self {
+        self.claim::<T>(of_claim(worker, is_named::<T>()), wanted)
     }
 
     /// The statement claims several rows. Their `locked_by` differ in the last part of the UUID.
-    pub(in crate::claim) fn claim_many(self, worker: &'a str, wanted: Wanted<'a>) -> Self {
-        let mut holder = of_claim::<T>(worker);
+    pub(in crate::claim) fn claim_many<T: Claim>(
+        self,
+        worker: &'a str,
+        wanted: Wanted<'a>,
+    ) -> Self {
+        let mut holder = of_claim(worker, is_named::<T>());
         holder.truncate(holder.len() - 12);
+        self.claim::<T>(holder, wanted)
+    }
+
+    fn claim<T: Claim>(self, holder: String, wanted: Wanted<'a>) -> Self {
         self.with("holder", Value::Text(holder.into()))
+            .with("selection", Value::Selection(Box::new(T::selection())))
             .wanted(wanted)
     }
-}
-
-/// The keys of rows, as arrays.
-pub(in crate::claim) type Keys<'a, T> =
-    <<T as Claim>::KeyValue<'a> as RowKey<<T as Claim>::Key>>::Arrays;
-
-pub(in crate::claim) fn keys_of<'a, T: Claim>(rows: impl Iterator<Item = &'a T>) -> Keys<'a, T> {
-    <T::KeyValue<'a> as RowKey<T::Key>>::arrays(rows.map(T::key))
 }
 
 impl<'a> Value<'a> {
@@ -116,20 +126,24 @@ impl<'a> Value<'a> {
 type SettledColumns = (BigInt, Nullable<SqlText>, Nullable<SqlText>);
 
 /// Looks up the outcome of the transactions that ended these claims.
-pub(in crate::claim) fn settled<T: Claim>(
-    jobs: &[Claimed<T>],
-) -> Statement<'_, T, Keys<'_, T>, SettledColumns> {
+pub(in crate::claim) fn settled<T: Claim>(jobs: &[Claimed<T>]) -> Statement<'_, SettledColumns> {
     let transactions = jobs.iter().map(|job| Some(job.hold().inside().transaction));
-    Statement::new(Form::Settled, keys_of(jobs.iter().map(|job| &**job)))
+    Statement::of::<T>(Form::Settled)
+        .keys(jobs.iter().map(|job| &**job))
         .with("transactions", Value::Numbers(transactions.collect()))
 }
 
+/// Returns `true` if the value of `locked_by` contains the worker's name.
+const fn is_named<T: Claim>() -> bool {
+    <T::LockedBy as Expression>::SqlType::IS_NAMED
+}
+
 /// Makes the `locked_by` of one new claim. The server would take three times as long.
-fn of_claim<T: Claim>(worker: &str) -> String {
+fn of_claim(worker: &str, is_named: bool) -> String {
     // A UUID of version 4, with the variant of RFC 9562.
     let (mut high, low) = ((random() & !0xf000) | 0x4000, (random() >> 2) | (1 << 63));
     let mut holder = String::with_capacity(worker.len() + 37);
-    if <T::LockedBy as Expression>::SqlType::IS_NAMED {
+    if is_named {
         holder.push_str(&text(worker));
         holder.push('#');
     }
@@ -149,15 +163,11 @@ fn of_claim<T: Claim>(worker: &str) -> String {
     holder
 }
 
-impl<T: Claim, K: QueryFragment<Pg>, Columns, N> QueryFragment<Pg>
-    for Statement<'_, T, K, Columns, N>
-{
+impl<Columns, N> QueryFragment<Pg> for Statement<'_, Columns, N> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.text.first());
         for (name, sql) in self.text.values() {
             match name {
-                "key" | "keys" => self.key.walk_ast(out.reborrow())?,
-                "selection" => self.selection.walk_ast(out.reborrow())?,
                 "conditions" => self.wanted.put_conditions(out.reborrow())?,
                 "changes" => put_changes(self.wanted.changes, out.reborrow())?,
                 name => {
@@ -179,6 +189,7 @@ impl Value<'_> {
             Self::Texts(texts) => out.push_bind_param::<Array<Nullable<SqlText>>, _>(texts),
             Self::Number(number) => out.push_bind_param::<BigInt, _>(number),
             Self::Numbers(numbers) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(numbers),
+            Self::Key(sql) | Self::Selection(sql) => sql.walk_ast(out),
             Self::Changes(changes) => put_changes(std::slice::from_ref(changes), out),
         }
     }
@@ -211,12 +222,12 @@ impl Wanted<'_> {
     }
 }
 
-impl<T: Claim, K, Columns, N> Query for Statement<'_, T, K, Columns, N> {
+impl<Columns, N> Query for Statement<'_, Columns, N> {
     type SqlType = Columns;
 }
 
 /// A statement is prepared under its text, like Diesel's own updates, or under its number.
-impl<T: Claim, K, Columns, N: Id> QueryId for Statement<'_, T, K, Columns, N> {
-    type QueryId = (PhantomData<T>, N);
+impl<Columns, N: Id> QueryId for Statement<'_, Columns, N> {
+    type QueryId = N;
     const HAS_STATIC_QUERY_ID: bool = N::IS_FIXED;
 }
