@@ -18,11 +18,9 @@
 
 mod answer;
 mod backoff;
-mod boot_clock;
 mod end;
 mod event;
 mod expiry;
-mod failure;
 mod hold;
 mod keeper;
 #[cfg(feature = "diesel-async")]
@@ -30,22 +28,19 @@ mod pooled;
 mod reach;
 mod watch;
 
-pub(crate) use answer::{Renewed, Settled};
+pub(crate) use answer::{Failure, Renewed, RowError, Settled, failure_of};
 pub(crate) use backoff::Backoff;
 pub use end::End;
 pub(crate) use end::Ended;
 pub use event::BodyOutcome;
 pub(crate) use event::{Event, Observer, tell};
 pub(crate) use expiry::{Expiry, Sent};
-pub(crate) use failure::{Failure, RowError, failure_of};
 pub(crate) use hold::{Hold, Inside, Phase};
 #[cfg(feature = "diesel-async")]
 pub(crate) use keeper::Task;
-pub(crate) use keeper::{Keeper, Kept, Name, Rows, number_of_pool};
+pub(crate) use keeper::{HeldRow, Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-#[cfg(feature = "diesel-async")]
-pub(crate) use reach::Outside;
 pub(crate) use reach::{Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{first_answer, unanswered};

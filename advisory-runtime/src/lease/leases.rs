@@ -1,7 +1,7 @@
 //! Acquires leases that are renewed and released in the background.
 
 use super::request::name_of;
-use super::rows::{Alive, LeaseRows};
+use super::rows::Alive;
 use super::store::Store;
 use super::{Error, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
 use crate::Wait;
@@ -200,7 +200,7 @@ impl<S: Store> Leases<S> {
     pub(super) fn group(&self) -> Name {
         let pool = self.store.identity().unwrap_or(self.id);
         let table = Arc::clone(&self.table.texts.full_name);
-        Name::new::<LeaseRows<S::Reach>>(pool, Some(table))
+        Name::new::<S::Rows>(pool, Some(table))
     }
 
     /// Returns `true` if any of these is held in this table. Leases of the same key can be in

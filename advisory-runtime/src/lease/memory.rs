@@ -1,11 +1,11 @@
 //! Leases in memory, for unit tests of functions that run under a lease.
 
 use super::grant::Granted;
-use super::rows::{LeaseEnd, LeaseReach};
+use super::rows::LeaseEnd;
 use super::store::{Acquisition, Store};
 use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Leases, Row, Table};
-use crate::rows::{Expiry, Keeper, Renewed, Sent, Settled, Times};
+use crate::rows::{Expiry, Keeper, Renewed, Rows, Sent, Settled, Times};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 /// ```
 #[derive(Clone, Debug)]
 pub struct InMemory {
-    rows: Arc<Mutex<Rows>>,
+    table: Arc<Mutex<Entries>>,
     /// On the test's own runtime, whose time can be paused.
     keeper: Arc<Keeper>,
 }
@@ -31,33 +31,23 @@ pub struct InMemory {
 impl Default for InMemory {
     fn default() -> Self {
         Self {
-            rows: Arc::default(),
+            table: Arc::default(),
             keeper: Keeper::on_runtime(),
         }
     }
 }
 
-#[derive(Debug)]
-struct Rows {
-    last_token: i64,
+#[derive(Debug, Default)]
+struct Entries {
+    granted: i64,
     by_key: HashMap<[u8; 32], Entry>,
-}
-
-impl Default for Rows {
-    fn default() -> Self {
-        Self {
-            // Of a server that was never promoted, so that a column which is too small is found.
-            last_token: 1 << 40,
-            by_key: HashMap::new(),
-        }
-    }
 }
 
 #[derive(Debug)]
 struct Entry {
     grant_id: i64,
     is_kept: bool,
-    token: i64,
+    token: FencingToken,
     pattern: &'static str,
     holder: Arc<str>,
     data: Option<String>,
@@ -74,7 +64,7 @@ impl Entry {
         let remaining = self.until.saturating_duration_since(Instant::now());
         Row {
             key_hash,
-            token: FencingToken(self.token),
+            token: self.token,
             pattern: Some(self.pattern.to_owned()).filter(|pattern| !pattern.is_empty()),
             key: None,
             holder: self.holder.to_string(),
@@ -125,20 +115,18 @@ impl Leases<InMemory> {
 }
 
 impl InMemory {
-    fn table(&self) -> MutexGuard<'_, Rows> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the entry if it is this grant's.
     fn change(&self, lease: &Lease, change: impl FnOnce(&mut Entry) -> bool) -> bool {
-        let mut rows = self.table();
+        let mut rows = self.entries();
         let entry = rows.by_key.get_mut(&lease.key_hash);
         let ours = entry.filter(|entry| entry.grant_id == lease.grant_id);
         ours.is_some_and(change)
     }
-}
 
-impl InMemory {
     fn renew_one(&self, granted: &Granted) -> Renewed {
         let now = Instant::now();
         let is_held = self.change(&granted.lease, |entry| {
@@ -156,7 +144,9 @@ impl InMemory {
     }
 }
 
-impl LeaseReach for InMemory {
+impl Rows for InMemory {
+    type Row = Arc<Granted>;
+
     const SENDS_HERE: bool = true;
 
     async fn renew(&self, leases: Vec<Arc<Granted>>, _: Times) -> Result<Vec<Renewed>, Error> {
@@ -195,14 +185,14 @@ impl LeaseReach for InMemory {
 }
 
 impl Store for InMemory {
-    type Reach = Self;
+    type Rows = Self;
 
-    fn reach(&self) -> Self {
+    fn rows(&self) -> Self {
         self.clone()
     }
 
     fn identity(&self) -> Option<usize> {
-        Some(Arc::as_ptr(&self.rows).addr())
+        Some(Arc::as_ptr(&self.table).addr())
     }
 
     fn keeper(&self) -> Arc<Keeper> {
@@ -218,7 +208,7 @@ impl Store for InMemory {
         let (request, sent) = (&acquisition.request, Sent::now());
         let until = Expiry::after(sent, request.ttl);
         let key_hash = request.key_hash;
-        let mut rows = self.table();
+        let mut rows = self.entries();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
             let left = entry.until.saturating_duration_since(Instant::now());
             return Ok(Err(if entry.is_kept {
@@ -230,18 +220,20 @@ impl Store for InMemory {
                 }
             }));
         }
-        rows.last_token += 1;
+        rows.granted += 1;
         let entry = Entry {
             grant_id: acquisition.grant_id,
             is_kept: false,
-            token: rows.last_token,
+            // Like that of a server that was never promoted, so that a column which is too small is
+            // found.
+            token: FencingToken((1 << 40) + rows.granted),
             pattern: request.lock,
             holder: Arc::clone(&table.holder),
             data: request.data.clone(),
             since: SystemTime::now(),
             until: until.steady(),
         };
-        let token = FencingToken(entry.token);
+        let token = entry.token;
         rows.by_key.insert(key_hash, entry);
         Ok(Ok(Lease::new(
             table,
@@ -257,7 +249,7 @@ impl Store for InMemory {
     }
 
     async fn list(&self, _: &Table) -> Result<Vec<Row>, Error> {
-        let rows = self.table();
+        let rows = self.entries();
         let valid = rows.by_key.iter().filter(|(_, entry)| entry.is_valid());
         let mut valid: Vec<Row> = valid.map(|(hash, entry)| entry.row(*hash)).collect();
         valid.sort_by_key(|row| row.remaining);
@@ -265,7 +257,7 @@ impl Store for InMemory {
     }
 
     async fn sweep(&self, _: &Table) -> Result<usize, Error> {
-        let mut rows = self.table();
+        let mut rows = self.entries();
         let before = rows.by_key.len();
         rows.by_key.retain(|_, entry| entry.is_valid());
         Ok(before - rows.by_key.len())

@@ -7,9 +7,8 @@ use super::statement::{RenewColumns, SettleColumns, Statement, Value, outside_tr
 use super::{Error, Lease};
 use crate::PoolError;
 use crate::driver::Queries;
-use crate::error::is_connection_lost;
 use crate::rows::{
-    End, Ended, Failure, Hold, Kept, Observer, Outside, Phase, Reach, Renewed, RowError, Rows,
+    End, Ended, Failure, HeldRow, Hold, Kept, Observer, Phase, Reach, Renewed, RowError, Rows,
     Settled, Step, Times, UNANSWERED, failure_of,
 };
 use std::convert::Infallible;
@@ -35,37 +34,52 @@ impl LeaseEnd {
     };
 }
 
-/// The statements on leases, in a database or in memory.
-pub trait LeaseReach: Send + Sync + 'static {
-    /// `true` if the caller's own runtime can send for others.
-    const SENDS_HERE: bool;
+impl HeldRow for Arc<Granted> {
+    type End = LeaseEnd;
+    type Error = Error;
+    type Shown = Lease;
 
-    fn renew(
-        &self,
-        leases: Vec<Arc<Granted>>,
-        times: Times,
-    ) -> impl Future<Output = Result<Vec<Renewed>, Error>> + Send;
+    fn hold(&self) -> &Hold {
+        &self.lease.hold
+    }
 
-    fn settled(
-        &self,
-        leases: Vec<Arc<Granted>>,
-        times: Times,
-    ) -> impl Future<Output = Result<Vec<Settled>, Error>> + Send;
+    fn every(&self) -> Duration {
+        self.every
+    }
 
-    fn end(
-        &self,
-        row: Arc<Granted>,
-        end: LeaseEnd,
-        times: Times,
-        is_here: bool,
-    ) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn shown(&self) -> &Lease {
+        &self.lease
+    }
+
+    fn observer(&self) -> Option<&Observer<Lease, Error>> {
+        self.observer.as_ref()
+    }
+
+    fn shown_end(end: &LeaseEnd) -> End {
+        match end.keep {
+            Some(_) => End::Complete,
+            None => End::Release,
+        }
+    }
+
+    fn caller_waits(end: &LeaseEnd) -> Option<Duration> {
+        Some(match end.keep {
+            Some(_) => UNANSWERED,
+            None => Duration::ZERO,
+        })
+    }
 }
 
-impl<R: Reach> LeaseReach for R {
+/// The leases of one table, on the connections of one pool.
+pub struct LeaseRows<R>(pub(crate) R);
+
+impl<R: Reach> Rows for LeaseRows<R> {
+    type Row = Arc<Granted>;
+
     const SENDS_HERE: bool = R::IS_ASYNC;
 
     async fn renew(&self, leases: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.send(Renew(leases), times).await
+        self.0.send(Renew(leases), times).await
     }
 
     async fn settled(
@@ -73,26 +87,22 @@ impl<R: Reach> LeaseReach for R {
         leases: Vec<Arc<Granted>>,
         times: Times,
     ) -> Result<Vec<Settled>, Error> {
-        self.send(Settle(leases), times).await
+        self.0.send(Settle(leases), times).await
     }
 
+    /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
+    /// kept.
     async fn end(
         &self,
         row: Arc<Granted>,
-        end: LeaseEnd,
+        mut end: LeaseEnd,
         times: Times,
         is_here: bool,
     ) -> Result<bool, Error> {
-        self.send_from(is_here, EndStep(row, end), times).await
-    }
-}
-
-/// A test's transaction alone sees its leases.
-fn outside<'l>(mut leases: impl Iterator<Item = &'l Lease>) -> Outside {
-    if leases.any(|lease| lease.is_test) {
-        Outside::Useless
-    } else {
-        Outside::Trusted
+        if row.lease.hold.phase() == Phase::RolledBack {
+            end.keep = None;
+        }
+        self.0.send_from(is_here, EndStep(row, end), times).await
     }
 }
 
@@ -152,8 +162,9 @@ impl Step for Renew {
         Ok(answers)
     }
 
-    fn outside(&self) -> Outside {
-        outside(self.0.iter().map(|granted| &granted.lease))
+    /// A test's transaction alone sees its leases.
+    fn is_of_test(&self) -> bool {
+        self.0.iter().any(|granted| granted.lease.is_test)
     }
 }
 
@@ -196,8 +207,8 @@ impl Step for Settle {
         Ok(answers)
     }
 
-    fn outside(&self) -> Outside {
-        outside(self.0.iter().map(|granted| &granted.lease))
+    fn is_of_test(&self) -> bool {
+        self.0.iter().any(|granted| granted.lease.is_test)
     }
 }
 
@@ -220,8 +231,8 @@ impl Step for EndStep {
         Ok(is_released)
     }
 
-    fn outside(&self) -> Outside {
-        outside(std::iter::once(&self.0.lease))
+    fn is_of_test(&self) -> bool {
+        self.0.lease.is_test
     }
 }
 
@@ -232,81 +243,6 @@ impl RowError for Error {
             Self::Standby { .. } => Failure::Refused,
             Self::Database(error) => failure_of(error),
             _ => Failure::Final,
-        }
-    }
-}
-
-/// Returns `true` if the server was not reached or did not answer.
-pub(super) fn is_unreachable(error: &Error) -> bool {
-    match error {
-        Error::Pool(_) | Error::BrokenConnection { .. } => true,
-        Error::Database(error) => is_connection_lost(error),
-        _ => false,
-    }
-}
-
-/// The leases of one table that one store reaches.
-pub(crate) struct LeaseRows<R>(pub(super) R);
-
-impl<R: LeaseReach> Rows for LeaseRows<R> {
-    type Row = Arc<Granted>;
-    type End = LeaseEnd;
-    type Error = Error;
-
-    fn hold(granted: &Arc<Granted>) -> &Hold {
-        &granted.lease.hold
-    }
-
-    fn every(granted: &Arc<Granted>) -> Duration {
-        granted.every
-    }
-
-    async fn renew(&self, rows: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.renew(rows, times).await
-    }
-
-    async fn settled(&self, rows: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.0.settled(rows, times).await
-    }
-
-    const SENDS_HERE: bool = R::SENDS_HERE;
-
-    /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
-    /// kept.
-    async fn end(
-        &self,
-        row: Arc<Granted>,
-        mut end: LeaseEnd,
-        times: Times,
-        is_here: bool,
-    ) -> Result<bool, Error> {
-        if row.lease.hold.phase() == Phase::RolledBack {
-            end.keep = None;
-        }
-        self.0.end(row, end, times, is_here).await
-    }
-
-    fn caller_waits(end: &LeaseEnd) -> Option<Duration> {
-        Some(match end.keep {
-            Some(_) => UNANSWERED,
-            None => Duration::ZERO,
-        })
-    }
-
-    type Shown = Lease;
-
-    fn shown(granted: &Arc<Granted>) -> &Lease {
-        &granted.lease
-    }
-
-    fn observer(granted: &Arc<Granted>) -> Option<&Observer<Lease, Error>> {
-        granted.observer.as_ref()
-    }
-
-    fn shown_end(end: &LeaseEnd) -> End {
-        match end.keep {
-            Some(_) => End::Complete,
-            None => End::Release,
         }
     }
 }
@@ -323,7 +259,7 @@ pub(super) trait KeptLease: Send + Sync {
     fn end_later(self: Box<Self>, end: LeaseEnd, alive: Alive);
 }
 
-impl<R: LeaseReach> KeptLease for Kept<LeaseRows<R>> {
+impl<R: Rows<Row = Arc<Granted>>> KeptLease for Kept<R> {
     fn end(self: Box<Self>, end: LeaseEnd) -> Ending {
         Box::pin(Kept::end(*self, end))
     }

@@ -2,13 +2,13 @@
 //! released like any other.
 
 use super::grant::Granted;
-use super::rows::{Alive, KeptLease, LeaseEnd, LeaseRows, is_unreachable};
+use super::rows::{Alive, KeptLease, LeaseEnd};
 use super::store::{Acquisition, Store};
 use super::tries::Tries;
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::PoolError;
 use crate::random::random;
-use crate::rows::{Expiry, Kept, Sent, unless};
+use crate::rows::{Expiry, Failure, Kept, RowError as _, Sent, unless};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -141,15 +141,15 @@ async fn acquire<S: Store>(
                 return Some(Ok(Lease { waited, ..lease }));
             }
             Ok(Err(refusal)) => Ok(refusal),
-            Err(error) if is_unreachable(&error) => {
+            Err(error) => {
+                if !matches!(error.failure(), Failure::Unreachable | Failure::Unanswered) {
+                    acquisition.is_sent.store(false, Ordering::Relaxed);
+                    return Some(Err(error));
+                }
                 if is_sent() {
                     *since = Some(Sent::now());
                 }
                 Err(error)
-            }
-            Err(error) => {
-                acquisition.is_sent.store(false, Ordering::Relaxed);
-                return Some(Err(error));
             }
         };
         acquisition.is_sent.store(false, Ordering::Relaxed);
@@ -172,14 +172,14 @@ impl<S: Store> Leases<S> {
         lease: &Lease,
         request: &Request,
         renews: bool,
-    ) -> Result<Kept<LeaseRows<S::Reach>>, PoolError> {
+    ) -> Result<Kept<S::Rows>, PoolError> {
         let row = Arc::new(Granted {
             lease: lease.clone(),
             ttl: request.ttl,
             every: request.every(),
             observer: self.observer.clone(),
         });
-        let rows = || LeaseRows(self.store.reach());
+        let rows = || self.store.rows();
         self.store.keeper().keep(self.group(), rows, row, renews)
     }
 }

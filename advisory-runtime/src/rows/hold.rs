@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// The state that the tasks which renew, watch and end a held row share.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub struct Hold {
     state: Mutex<State>,
     since: Instant,
     ttl: Duration,

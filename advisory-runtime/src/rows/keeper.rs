@@ -8,10 +8,9 @@ mod group;
 mod kept;
 mod tries;
 
-use super::answer::{Renewed, Settled};
+use super::answer::{Renewed, RowError, Settled};
 use super::end::End;
 use super::event::{Event, Observer, tell};
-use super::failure::RowError;
 use super::hold::Hold;
 use super::reach::Times;
 use crate::PoolError;
@@ -32,19 +31,41 @@ use tokio::time::{Instant, timeout_at};
 /// How long the thread waits for another row before it ends.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// The statements on rows of one table, which are reached in one way.
-pub(crate) trait Rows: Send + Sync + Sized + 'static {
-    /// A held row; a clone is the same one.
-    type Row: Clone + Send + Sync + 'static;
-    /// How a row ends, with what belongs to it.
+/// A row that this process holds; a clone is the same one.
+pub trait HeldRow: Clone + Send + Sync + 'static {
+    /// How it ends, with what belongs to it.
     type End: Clone + Send + Sync + 'static;
     /// The product's error.
     type Error: RowError;
+    /// The row as an observer sees it.
+    type Shown;
 
-    fn hold(row: &Self::Row) -> &Hold;
+    fn hold(&self) -> &Hold;
 
     /// The time between two renewals.
-    fn every(row: &Self::Row) -> Duration;
+    fn every(&self) -> Duration;
+
+    fn shown(&self) -> &Self::Shown;
+
+    fn observer(&self) -> Option<&Observer<Self::Shown, Self::Error>>;
+
+    /// Converts an end to the one that an observer sees.
+    fn shown_end(end: &Self::End) -> End;
+
+    /// For how long the caller waits for the keeper's tries; `None` until the row expires.
+    fn caller_waits(_: &Self::End) -> Option<Duration> {
+        None
+    }
+}
+
+/// The statements on rows of one table, which are reached in one way.
+pub trait Rows: Send + Sync + Sized + 'static {
+    type Row: HeldRow;
+
+    /// `true` if the caller's own runtime can send an end.
+    const SENDS_HERE: bool;
+    /// `true` if rows that end at the same time are ended together, by [`end_all`](Self::end_all).
+    const GATHERS: bool = false;
 
     /// Renews the rows in one round trip, without waiting for locked ones. One answer for each row,
     /// in their order.
@@ -52,57 +73,39 @@ pub(crate) trait Rows: Send + Sync + Sized + 'static {
         &self,
         rows: Vec<Self::Row>,
         times: Times,
-    ) -> impl Future<Output = Result<Vec<Renewed>, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<Renewed>, ErrorOf<Self>>> + Send;
 
     /// How the transactions have ended in which these rows were ended, without waiting for them.
     fn settled(
         &self,
         rows: Vec<Self::Row>,
         times: Times,
-    ) -> impl Future<Output = Result<Vec<Settled>, Self::Error>> + Send;
-
-    /// `true` if the caller's own runtime can send an end.
-    const SENDS_HERE: bool;
+    ) -> impl Future<Output = Result<Vec<Settled>, ErrorOf<Self>>> + Send;
 
     /// Ends a row; returns `false` if it was no longer held. `is_here` is `true` on the caller's
     /// runtime, where it is tried once.
     fn end(
         &self,
         row: Self::Row,
-        end: Self::End,
+        end: EndOf<Self>,
         times: Times,
         is_here: bool,
-    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
-
-    /// `true` if rows that end at the same time are ended together, by [`end_all`](Self::end_all).
-    const GATHERS: bool = false;
+    ) -> impl Future<Output = Result<bool, ErrorOf<Self>>> + Send;
 
     /// Ends rows by one statement without waiting for locked ones. One answer for each, in their
     /// order: whether it was ended. Each of the others must be ended alone.
     fn end_all(
         &self,
-        ends: Vec<(Self::Row, Self::End)>,
+        ends: Vec<(Self::Row, EndOf<Self>)>,
         _: Times,
         _is_here: bool,
-    ) -> impl Future<Output = Result<Vec<bool>, Self::Error>> + Send {
+    ) -> impl Future<Output = Result<Vec<bool>, ErrorOf<Self>>> + Send {
         std::future::ready(Ok(vec![false; ends.len()]))
     }
-
-    /// For how long the caller waits for the keeper's tries; `None` until the row expires.
-    fn caller_waits(_: &Self::End) -> Option<Duration> {
-        None
-    }
-
-    /// The row as an observer sees it.
-    type Shown;
-
-    fn shown(row: &Self::Row) -> &Self::Shown;
-
-    fn observer(row: &Self::Row) -> Option<&Observer<Self::Shown, Self::Error>>;
-
-    /// Converts an end to the one that an observer sees.
-    fn shown_end(end: &Self::End) -> End;
 }
+
+type EndOf<R> = <<R as Rows>::Row as HeldRow>::End;
+type ErrorOf<R> = <<R as Rows>::Row as HeldRow>::Error;
 
 /// The name of a group of rows: the statements, the pool and the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -228,8 +231,8 @@ impl Keeper {
         let next_of = |row: &R::Row| {
             // Of a grant whose answer was lost, and of a row that was claimed long ago, less than a
             // whole ttl is left.
-            let left = R::hold(row).deadline().saturating_duration_since(now);
-            renews.then(|| now + R::every(row).min(left / 2))
+            let left = row.hold().deadline().saturating_duration_since(now);
+            renews.then(|| now + row.every().min(left / 2))
         };
         let first = kept.iter().filter_map(next_of).min();
         let ids = group.insert(kept.iter().map(|row| (row.clone(), next_of(row))));
@@ -374,13 +377,13 @@ impl Drop for Running {
 }
 
 /// Tells the program's observer.
-fn observe<'e, R: Rows>(
-    row: &'e R::Row,
+fn observe<'e, R: HeldRow>(
+    row: &'e R,
     event: impl FnOnce(&'e R::Shown) -> Event<'e, R::Shown, R::Error>,
 ) {
-    let observer = R::observer(row);
+    let observer = row.observer();
     if observer.is_some() {
-        tell(observer, event(R::shown(row)));
+        tell(observer, event(row.shown()));
     }
 }
 

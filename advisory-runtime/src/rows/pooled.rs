@@ -1,7 +1,7 @@
 //! A pool of diesel-async's connections.
 
 use super::reach::{
-    Outside, Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
+    Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
 };
 use super::{Task, unless};
 use crate::driver::{Driver, timeout};
@@ -141,10 +141,7 @@ impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
     async fn send_here<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
         // A pool can close a connection that is no longer waited for while it is being checked, and
         // with it a test's transaction.
-        let soon = match step.outside() {
-            Outside::Useless => times.answer,
-            _ => times.soon,
-        };
+        let soon = times.on_pool(&step);
         let conn = timeout(soon, pin!(self.pool.connection())).await;
         match conn {
             Some(conn) => send_on(conn?, &step, times.answer).await,

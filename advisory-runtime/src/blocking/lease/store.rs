@@ -3,6 +3,7 @@
 use crate::blocking::reach::{OnThread, Threaded};
 use crate::blocking::{Connection as _, Pool};
 use crate::driver::block_on;
+use crate::lease::rows::LeaseRows;
 use crate::lease::store::{Acquisition, Store, late};
 use crate::lease::tries::{LAST_TRY, Refusal};
 use crate::lease::{Error, Lease, Row, Table};
@@ -16,10 +17,10 @@ use tokio::time::{Instant, timeout};
 pub(super) struct Blocking<P>(pub(super) P);
 
 impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
-    type Reach = Threaded<P>;
+    type Rows = LeaseRows<Threaded<P>>;
 
-    fn reach(&self) -> Threaded<P> {
-        Threaded::new(self.0.clone())
+    fn rows(&self) -> Self::Rows {
+        LeaseRows(Threaded::new(self.0.clone()))
     }
 
     fn identity(&self) -> Option<usize> {

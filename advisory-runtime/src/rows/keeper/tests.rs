@@ -4,7 +4,9 @@
     reason = "the errors of the products have more variants than this one"
 )]
 
-use super::{End, Event, Hold, Keeper, Kept, Name, Observer, Renewed, Rows, Settled, Times};
+use super::{
+    End, Event, HeldRow, Hold, Keeper, Kept, Name, Observer, Renewed, Rows, Settled, Times,
+};
 use crate::PoolError;
 use crate::error::product_error;
 use crate::rows::{Ended, Expiry, Failure, RowError, Sent, failure_of};
@@ -99,18 +101,44 @@ impl<const GATHERS: bool> Known<GATHERS> {
     }
 }
 
-impl<const GATHERS: bool> Rows for Known<GATHERS> {
-    type Row = Row;
+impl HeldRow for Row {
     type End = ();
     type Error = Error;
+    type Shown = Self;
 
-    fn hold(row: &Row) -> &Hold {
-        &row.1
+    fn hold(&self) -> &Hold {
+        &self.1
     }
 
-    fn every(_: &Row) -> Duration {
+    fn every(&self) -> Duration {
         EVERY
     }
+
+    fn shown(&self) -> &Self {
+        self
+    }
+
+    fn observer(&self) -> Option<&Observer<Self, Error>> {
+        static OBSERVER: LazyLock<Observer<Row, Error>> = LazyLock::new(|| {
+            Arc::new(|event| {
+                if matches!(event, Event::Lost(_)) {
+                    ON_LOST.with_borrow(|on_lost| on_lost());
+                }
+            })
+        });
+        Some(&OBSERVER)
+    }
+
+    fn shown_end((): &()) -> End {
+        End::Release
+    }
+}
+
+impl<const GATHERS: bool> Rows for Known<GATHERS> {
+    type Row = Row;
+
+    const SENDS_HERE: bool = true;
+    const GATHERS: bool = GATHERS;
 
     async fn renew(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Renewed>, Error> {
         let mut ids: Vec<_> = rows.iter().map(|row| row.0).collect();
@@ -124,8 +152,6 @@ impl<const GATHERS: bool> Rows for Known<GATHERS> {
         Ok(vec![Settled::Committed; rows.len()])
     }
 
-    const SENDS_HERE: bool = true;
-
     async fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
         let place = if is_here { "here" } else { "by the keeper" };
         let nth = self.note(format!("end {} {place}", row.0));
@@ -135,8 +161,6 @@ impl<const GATHERS: bool> Rows for Known<GATHERS> {
         (self.end)(nth)
     }
 
-    const GATHERS: bool = GATHERS;
-
     async fn end_all(&self, ends: Vec<(Row, ())>, _: Times, _: bool) -> Result<Vec<bool>, Error> {
         let ids: Vec<_> = ends.iter().map(|(row, ())| row.0).collect();
         self.note(format!("end {ids:?}"));
@@ -145,27 +169,6 @@ impl<const GATHERS: bool> Rows for Known<GATHERS> {
             return Err(unreachable());
         }
         Ok(ids.iter().map(|id| *id != 9).collect())
-    }
-
-    type Shown = Row;
-
-    fn shown(row: &Row) -> &Row {
-        row
-    }
-
-    fn observer(_: &Row) -> Option<&Observer<Row, Error>> {
-        static OBSERVER: LazyLock<Observer<Row, Error>> = LazyLock::new(|| {
-            Arc::new(|event| {
-                if matches!(event, Event::Lost(_)) {
-                    ON_LOST.with_borrow(|on_lost| on_lost());
-                }
-            })
-        });
-        Some(&OBSERVER)
-    }
-
-    fn shown_end((): &()) -> End {
-        End::Release
     }
 }
 
