@@ -49,7 +49,6 @@ mod statement;
 pub(crate) mod store;
 mod table;
 mod task;
-mod token_sql;
 pub(crate) mod tries;
 
 pub use error::{BusyKey, Error};

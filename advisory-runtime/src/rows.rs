@@ -1,16 +1,6 @@
 //! The engine of rows that expire: leases and claims.
 //!
-//! A held row is one of these, and [`hold`] is its only state:
-//!
-//! ```text
-//!             renewed
-//!            ┌──────┐
-//!            ▼      │            sent              answered
-//!  granted ─ held ──┴── end ──▶ ending ───────────▶ ended
-//!            │  ▲                  │ in the user's transaction
-//!            │  └── rolled back ── in transaction ─ committed ─▶ ended
-//!            └── refused, or the deadline ──▶ lost
-//! ```
+//! The only state of a held row is in [`hold`]; docs/architecture.md has its diagram.
 //!
 //! The [`keeper`] renews all rows of the process on a thread of its own, and ends those whose
 //! holder is gone; [`reach`] finds a connection for each of its statements. [`watch`] runs a body

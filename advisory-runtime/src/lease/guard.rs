@@ -109,21 +109,12 @@ impl LeaseGuard {
                 lock: self.lease.name(),
                 max_hold: self.max_hold.unwrap_or_default(),
             }),
-            Err(Stop::Unanswered)
-                if matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended) =>
-            {
-                Err(Error::CommitUnknown {
-                    lock: self.lease.name(),
-                    source: hold.reason().unwrap_or_else(no_return),
-                })
-            }
+            Err(Stop::Unanswered) if hold.phase().is_complete() => Err(Error::CommitUnknown {
+                lock: self.lease.name(),
+                source: hold.reason().unwrap_or_else(no_return),
+            }),
             // A body that blocks its thread cannot be dropped in time.
-            Ok(result)
-                if !hold.is_over()
-                    || matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended) =>
-            {
-                Ok(result)
-            }
+            Ok(result) if !hold.is_over() || hold.phase().is_complete() => Ok(result),
             _ => Err(self.lost()),
         }
     }
@@ -167,7 +158,7 @@ impl LeaseGuard {
     async fn finish_inner<R: Fallible>(&mut self, result: R) -> Result<R, Error> {
         let keep = self.lease.keep.filter(|_| result.is_ok());
         let hold = Arc::clone(&self.lease.hold);
-        let is_complete = matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended);
+        let is_complete = hold.phase().is_complete();
         let was_held = is_complete || !hold.is_over();
         let ended = self.end(keep).await;
         if !result.is_ok() {

@@ -1,11 +1,12 @@
 //! Reads the lease table, and removes expired rows.
 
 use super::sql::{Form, SWEPT};
-use super::statement::{CountColumns, RowColumns, Statement, Value, count, outside_transaction};
+use super::statement::{RowColumns, Statement, Value, count, outside_transaction};
 use super::{Error, Request, Row, Table};
 use crate::Connection;
 use crate::driver::Queries;
 use crate::rows::is_conflict;
+use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::AsyncPgConnection;
 
 impl Table {
@@ -51,7 +52,9 @@ impl Table {
         ];
         let mut rows = self.rows(conn, Form::Some, &values).await?;
         rows.sort_by_key(|row| row.expires_at);
-        let counts = Statement::<CountColumns>::new(self.texts.get(Form::Counts), &values);
+        // A pattern, and how many of its leases are held and kept.
+        type Columns = (Nullable<Text>, BigInt, BigInt);
+        let counts = Statement::<Columns>::new(self.texts.get(Form::Counts), &values);
         let counts = conn.load(counts).await;
         let counts = self.explained(conn, counts, || self.name().into()).await?;
         Ok((rows, counts))

@@ -232,15 +232,8 @@ pub(super) fn name_of(pattern: &'static str, key_hash: &[u8; 32]) -> Cow<'static
     }
 }
 
+/// The first six bytes of the hash.
 pub(super) fn name_of_hash(key_hash: &[u8; 32]) -> String {
-    format!("{}…", hex(&key_hash[..6]))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut digits = vec![0; 2 * bytes.len()];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        let halves = [byte >> 4, byte & 15];
-        pair.copy_from_slice(&halves.map(|half| b"0123456789abcdef"[usize::from(half)]));
-    }
-    String::from_utf8(digits).unwrap_or_default()
+    let first = u64::from_be_bytes(key_hash.first_chunk().copied().unwrap_or_default());
+    format!("{:012x}…", first >> 16)
 }

@@ -3,7 +3,7 @@
 use super::grant::Granted;
 use super::request::milliseconds;
 use super::sql::Form;
-use super::statement::{RenewColumns, SettleColumns, Statement, Value, outside_transaction};
+use super::statement::{Statement, Value, outside_transaction};
 use super::{Error, Lease};
 use crate::PoolError;
 use crate::driver::Queries;
@@ -11,6 +11,7 @@ use crate::rows::{
     End, Ended, Failure, HeldRow, Hold, Kept, Observer, Phase, Reach, Renewed, RowError, Rows,
     Settled, Step, Times, UNANSWERED, failure_of,
 };
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -147,7 +148,9 @@ impl Step for Renew {
         outside_transaction(conn, lock)?;
         let arrays = Arrays::new(leases, |granted| milliseconds(granted.ttl));
         let (table, values) = (&first.table, arrays.values());
-        let statement = Statement::<RenewColumns>::new(table.texts.get(Form::Renew), &values);
+        // Its place, whether it was renewed, and otherwise whether the last commit held it.
+        let text = table.texts.get(Form::Renew);
+        let statement = Statement::<(BigInt, Bool, Bool)>::new(text, &values);
         let rows = conn.load(statement).await;
         let mut rows: Vec<(i64, bool, bool)> = table.explained(conn, rows, lock).await?;
         rows.sort_unstable();
@@ -184,9 +187,9 @@ impl Step for Settle {
         let arrays = Arrays::new(leases, |granted| granted.lease.hold.inside().transaction);
         let (table, values) = (&first.table, arrays.values());
         let text = table.texts.get(Form::Settled);
-        let rows = conn
-            .load(Statement::<SettleColumns>::new(text, &values))
-            .await;
+        // Its place, how its transaction has ended, and whether its row is kept.
+        let statement = Statement::<(BigInt, Nullable<Text>, Nullable<Bool>)>::new(text, &values);
+        let rows = conn.load(statement).await;
         let rows = table.explained(conn, rows, || first.name()).await;
         let mut rows: Vec<(i64, Option<String>, Option<bool>)> = rows?;
         rows.sort_unstable();

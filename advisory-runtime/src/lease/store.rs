@@ -148,7 +148,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         acquisition.is_sent.store(true, Ordering::Relaxed);
         let (request, grant_id) = (&acquisition.request, acquisition.grant_id);
         let pg = borrowed.pg();
-        let tried = timeout(answer, pin!(table.attempt(pg, request, grant_id))).await;
+        let tried = timeout(answer, pin!(table.grant(pg, request, grant_id, None))).await;
         let Some(tried) = tried else {
             return Err(late("the server did not answer", answer));
         };

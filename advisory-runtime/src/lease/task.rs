@@ -39,8 +39,6 @@ pub(super) async fn run<S: Store>(
     let leases = &unanswered.leases;
     match acquired {
         Some(Ok(lease)) => {
-            unanswered.settle();
-            let leases = &unanswered.leases;
             leases.notify(Event::Acquired(&lease));
             let kept = leases.keep(&lease, &unanswered.acquisition.request, true);
             let acquired = kept.map(|kept| (lease, Box::new(kept) as Box<dyn KeptLease>));
@@ -64,8 +62,6 @@ pub(super) async fn run<S: Store>(
                 }
                 drop(ready.send(Err(error)));
             }
-            let is_sent = &unanswered.acquisition.is_sent;
-            is_sent.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -79,14 +75,6 @@ struct Unanswered<S: Store> {
     since: Option<Sent>,
     /// Dropped when the lease has ended.
     alive: Alive,
-}
-
-impl<S: Store> Unanswered<S> {
-    /// Nothing is left that the server may have granted without an answer.
-    fn settle(&mut self) {
-        self.since = None;
-        self.acquisition.is_sent.store(false, Ordering::Relaxed);
-    }
 }
 
 impl<S: Store> Drop for Unanswered<S> {
@@ -124,7 +112,6 @@ async fn acquire<S: Store>(
     let mut tries = Tries::new(&acquisition.request, &leases.table);
     let is_sent = || acquisition.is_sent.load(Ordering::Relaxed);
     loop {
-        acquisition.is_sent.store(false, Ordering::Relaxed);
         let store = &leases.store;
         let answer = store.attempt(&leases.table, acquisition, tries.left());
         // A statement that has been sent may be granted, so its answer is awaited.
@@ -134,31 +121,27 @@ async fn acquire<S: Store>(
             }
             ready.poll_closed(context)
         });
-        let refused = match unless(pin!(closed), pin!(answer)).await? {
+        let answer = unless(pin!(closed), pin!(answer)).await?;
+        let was_sent = acquisition.is_sent.swap(false, Ordering::Relaxed);
+        let refused = match answer {
             // Even if the caller is gone by now: then it is released.
             Ok(Ok(lease)) => {
+                *since = None;
                 let waited = tries.waited();
                 return Some(Ok(Lease { waited, ..lease }));
             }
             Ok(Err(refusal)) => Ok(refusal),
             Err(error) => {
                 if !matches!(error.failure(), Failure::Unreachable | Failure::Unanswered) {
-                    acquisition.is_sent.store(false, Ordering::Relaxed);
                     return Some(Err(error));
                 }
-                if is_sent() {
+                if was_sent {
                     *since = Some(Sent::now());
                 }
                 Err(error)
             }
         };
-        acquisition.is_sent.store(false, Ordering::Relaxed);
-        let pause = async {
-            match refused {
-                Ok(refusal) => tries.pause(refusal).await,
-                Err(error) => tries.pause_after(error).await,
-            }
-        };
+        let pause = tries.pause(refused);
         if let Err(error) = unless(pin!(ready.closed()), pause).await? {
             return Some(Err(error));
         }

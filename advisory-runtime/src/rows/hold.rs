@@ -54,6 +54,13 @@ pub(crate) enum Phase {
     Ended,
 }
 
+impl Phase {
+    /// Returns `true` if the body has ended the hold, and no rollback has undone that so far.
+    pub(crate) const fn is_complete(self) -> bool {
+        matches!(self, Self::InTransaction(_) | Self::Ended)
+    }
+}
+
 impl Hold {
     /// A hold until then, whose renewals last for `ttl`.
     pub(crate) fn new(until: Expiry, ttl: Duration) -> Self {

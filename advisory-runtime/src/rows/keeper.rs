@@ -224,7 +224,8 @@ impl Keeper {
         self.start(&mut state)?;
         let group = state.groups.entry(name.clone());
         let group = group.or_insert_with(|| Arc::new(Group::new(rows(), name)));
-        let Ok(group) = Arc::clone(group).into_any().downcast::<Group<R>>() else {
+        let group: Arc<dyn Any + Send + Sync> = Arc::<dyn Due>::clone(group);
+        let Ok(group) = group.downcast::<Group<R>>() else {
             return Err(PoolError::new("two kinds of rows have one name"));
         };
         let now = Instant::now();
@@ -388,9 +389,7 @@ fn observe<'e, R: HeldRow>(
 }
 
 /// A group of rows, whatever they are.
-trait Due: Send + Sync {
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-
+trait Due: Any + Send + Sync {
     fn is_empty(&self) -> bool;
 
     /// When the first row is due.

@@ -86,14 +86,14 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
     }
 
     /// The answer on a connection of the pool, which is asked for on the program's runtime.
-    fn on_pool<S: Step>(
+    async fn on_pool<S: Step>(
         &self,
         step: Arc<S>,
         answer: Duration,
-    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send + use<S, P> {
+    ) -> Result<S::Answer, S::Error> {
         let (mut reply, answered) = oneshot::channel();
-        let pool = self.pool.clone();
         if let Some(runtime) = &self.runtime {
+            let pool = self.pool.clone();
             let task: Task = Box::pin(async move {
                 // Once nobody waits for the answer, this no longer waits for a connection.
                 let conn = unless(pin!(reply.closed()), pin!(pool.connection())).await;
@@ -108,10 +108,8 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
         } else {
             drop(reply);
         }
-        async move {
-            let answered = answered.await;
-            answered.unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
-        }
+        let answered = answered.await;
+        answered.unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
     }
 
     /// The answer on a connection outside the pool. A renewal does not wait for another one's

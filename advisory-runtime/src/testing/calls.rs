@@ -1,7 +1,7 @@
 //! Assertions about calls: that they take their lock, that they wait for a holder, and how two of
 //! them interleave.
 
-use super::observer::{Observer, Watched};
+use super::observer::{Observer, Watched, is_seen};
 use crate::{Connection, Error, LockGuard, Request, lock};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Debug;
@@ -241,7 +241,7 @@ impl<C: Connection> Observer<C> {
 
     async fn assert_free(&mut self, watched: &Watched) {
         for key in &watched.keys {
-            if watched.is_seen(self.conn.pg(), *key, true).await {
+            if is_seen(self.conn.pg(), *key, true, watched.at).await {
                 let names = &watched.names;
                 watched.fail(&format!(
                     "somebody holds the advisory {names} before the call"

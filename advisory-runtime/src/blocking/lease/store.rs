@@ -57,7 +57,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
         let (table, request) = (table.clone(), acquisition.request.clone());
         let grant_id = acquisition.grant_id;
         acquisition.is_sent.store(true, Ordering::Relaxed);
-        let tried = conn.answer(move |conn| block_on(table.attempt(conn, &request, grant_id)));
+        let tried = conn.answer(move |conn| block_on(table.grant(conn, &request, grant_id, None)));
         match timeout(limit, tried).await {
             Ok(tried) => tried?,
             Err(_) => Err(late("the server did not answer", limit)),

@@ -9,7 +9,6 @@ use crate::rows::hold::Phase;
 use crate::rows::pause;
 use crate::rows::reach::Times;
 use diesel::result::Error as DieselError;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
@@ -253,10 +252,6 @@ fn rows_of<Row: Clone>(rows: &[(u64, Row)]) -> Vec<Row> {
 }
 
 impl<R: Rows> Due for Group<R> {
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn is_empty(&self) -> bool {
         self.slots().by_id.is_empty()
     }
