@@ -44,7 +44,6 @@
 
 mod guard;
 mod leases;
-mod store;
 mod table;
 
 pub use crate::lease::{BusyKey, Error, Event, FencingToken, IsCurrent, Request, Row};

@@ -129,7 +129,7 @@ impl Table {
         keep: Duration,
     ) -> Result<bool, Error> {
         outside_transaction(conn, || lease.name())?;
-        let values = lease.values_for(keep)?;
+        let values = lease.values_for(keep);
         let lock = || lease.name();
         let kept = self.affects(conn, Form::Keep, &values, lock).await;
         lease.hold.lose();

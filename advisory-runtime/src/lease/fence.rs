@@ -97,7 +97,7 @@ impl Lease {
             });
         };
         let ending = self.hold.ending();
-        let values = self.values_for(keep)?;
+        let values = self.values_for(keep);
         let text = self.table.texts.get(Form::Complete);
         // The number of the transaction, whose idle time was bounded.
         let statement = Statement::<(BigInt, Nullable<Text>)>::new(text, &values);

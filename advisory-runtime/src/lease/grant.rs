@@ -1,6 +1,6 @@
 //! A granted lease, as far as this process knows.
 
-use super::request::{lasts, milliseconds, name_of};
+use super::request::{milliseconds, name_of};
 use super::statement::Value;
 use super::{Error, Request, Table};
 use crate::rows::{Expiry, Hold, Observer, Phase, Stop, watch};
@@ -185,10 +185,9 @@ impl Lease {
     }
 
     /// The values that identify the grant, and how long it or its key lasts.
-    pub(super) fn values_for(&self, time: Duration) -> Result<[Value<'static>; 4], Error> {
-        lasts(time, || self.name())?;
+    pub(super) fn values_for(&self, time: Duration) -> [Value<'static>; 4] {
         let [hash, grant, token] = self.values();
-        Ok([hash, grant, token, Value::Number(milliseconds(time))])
+        [hash, grant, token, Value::Number(milliseconds(time))]
     }
 
     /// The values that identify the grant.

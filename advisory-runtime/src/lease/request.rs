@@ -14,7 +14,7 @@ const LONGEST_KEY: usize = 512;
 /// The longest data of a holder, in bytes.
 const LONGEST_DATA: usize = 1024;
 
-/// The longest ttl: PostgreSQL's timestamps are bounded.
+/// The longest `ttl` and `keep`: PostgreSQL's timestamps are bounded.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A request for a lease.
@@ -176,8 +176,9 @@ impl Request {
                 "`ttl` is too short to be renewed in time: write at least 100 milliseconds",
             );
         }
-        lasts(self.ttl, || self.name())?;
-        lasts(self.keep.unwrap_or_default(), || self.name())?;
+        if self.keep.unwrap_or_default().max(self.ttl) > LONGEST {
+            return wrong("`ttl` and `keep` are at most 100 years");
+        }
         if self.renew == Some(Duration::ZERO) {
             return wrong("`renew` is zero: leave it out for a third of `ttl`");
         }
@@ -205,17 +206,6 @@ impl<K: LockKey> From<K> for Request {
             ..request
         }
     }
-}
-
-/// Checks that PostgreSQL's timestamps can hold the expiry.
-pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) -> Result<(), Error> {
-    if time <= LONGEST {
-        return Ok(());
-    }
-    Err(Error::Invalid {
-        lock: lock(),
-        reason: "`ttl` and `keep` are at most 100 years",
-    })
 }
 
 /// Whole milliseconds, rounded up.

@@ -134,25 +134,13 @@ impl Name {
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The keeper of this process.
-static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| Arc::new(Keeper::new(Home::Thread)));
-
-/// Where a keeper runs.
-#[derive(Clone, Copy, Debug)]
-enum Home {
-    /// A thread of its own.
-    Thread,
-    /// The runtime of whoever holds the first row, for rows in memory, whose time is that
-    /// runtime's.
-    #[cfg_attr(
-        not(feature = "testing"),
-        allow(dead_code, reason = "for leases in memory")
-    )]
-    Runtime,
-}
+static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| Arc::new(Keeper::new(true)));
 
 /// Renews rows and ends them.
 pub struct Keeper {
-    home: Home,
+    /// `true` if it runs on a thread of its own; `false` on the runtime of whoever holds the first
+    /// row, for rows in memory, whose time is that runtime's.
+    has_thread: bool,
     state: Mutex<State>,
     /// Wakes the loop before the time that it has planned.
     wake: Notify,
@@ -173,14 +161,19 @@ struct State {
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("Keeper");
-        debug.field("home", &self.home).finish_non_exhaustive()
+        debug
+            .field("has_thread", &self.has_thread)
+            .finish_non_exhaustive()
     }
 }
 
 impl Keeper {
-    fn new(home: Home) -> Self {
-        let (state, wake) = (Mutex::default(), Notify::new());
-        Self { home, state, wake }
+    fn new(has_thread: bool) -> Self {
+        Self {
+            has_thread,
+            state: Mutex::default(),
+            wake: Notify::new(),
+        }
     }
 
     pub(crate) fn of_process() -> &'static Arc<Self> {
@@ -190,7 +183,7 @@ impl Keeper {
     /// A keeper on the runtime of whoever holds its first row.
     #[cfg(feature = "testing")]
     pub(crate) fn on_runtime() -> Arc<Self> {
-        Arc::new(Self::new(Home::Runtime))
+        Arc::new(Self::new(false))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -278,26 +271,23 @@ impl Keeper {
             return Ok(());
         }
         let keeper = Arc::clone(self);
-        let runtime = match self.home {
-            Home::Runtime => {
-                let runtime = Handle::try_current().map_err(PoolError::new)?;
-                drop(runtime.spawn(keeper.run()));
-                runtime
-            }
-            Home::Thread => {
-                let (started, runtime) = mpsc::channel();
-                let thread = thread::Builder::new().name("advisory-rows".to_owned());
-                let run = move || match Builder::new_current_thread().enable_all().build() {
-                    Ok(runtime) => {
-                        drop(started.send(Ok(runtime.handle().clone())));
-                        runtime.block_on(keeper.run());
-                    }
-                    Err(error) => drop(started.send(Err(error))),
-                };
-                drop(thread.spawn(run).map_err(PoolError::new)?);
-                let runtime = runtime.recv().map_err(PoolError::new)?;
-                runtime.map_err(PoolError::new)?
-            }
+        let runtime = if self.has_thread {
+            let (started, runtime) = mpsc::channel();
+            let thread = thread::Builder::new().name("advisory-rows".to_owned());
+            let run = move || match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => {
+                    drop(started.send(Ok(runtime.handle().clone())));
+                    runtime.block_on(keeper.run());
+                }
+                Err(error) => drop(started.send(Err(error))),
+            };
+            drop(thread.spawn(run).map_err(PoolError::new)?);
+            let runtime = runtime.recv().map_err(PoolError::new)?;
+            runtime.map_err(PoolError::new)?
+        } else {
+            let runtime = Handle::try_current().map_err(PoolError::new)?;
+            drop(runtime.spawn(keeper.run()));
+            runtime
         };
         state.runtime = Some(runtime);
         Ok(())
@@ -317,9 +307,10 @@ impl Keeper {
             let next = {
                 let mut state = self.state();
                 let is_idle = state.groups.is_empty() && state.tasks == 0;
-                let linger = match self.home {
-                    Home::Thread => LINGER,
-                    Home::Runtime => Duration::ZERO,
+                let linger = if self.has_thread {
+                    LINGER
+                } else {
+                    Duration::ZERO
                 };
                 let end = is_idle.then(|| *idle_since.get_or_insert(now) + linger);
                 if end.is_some_and(|end| now >= end) {
@@ -347,7 +338,7 @@ impl Keeper {
         let mut state = self.state();
         if state.groups.get(name).is_some_and(|group| group.is_empty()) {
             state.groups.remove(name);
-            if state.groups.is_empty() && matches!(self.home, Home::Runtime) {
+            if state.groups.is_empty() && !self.has_thread {
                 self.wake.notify_one();
             }
         }
