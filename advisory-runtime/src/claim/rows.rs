@@ -20,6 +20,10 @@ use std::time::Duration;
 
 /// The end of a claim, and the message of a failure.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    not(feature = "diesel-async"),
+    allow(unreachable_pub, reason = "leases make the trait with it public")
+)]
 pub struct ClaimEnd {
     pub(super) end: End,
     pub(super) message: Option<Arc<str>>,

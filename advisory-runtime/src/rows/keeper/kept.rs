@@ -128,12 +128,13 @@ impl<R: Rows> PendingEnd<R> {
             (Vec::new(), Some(number))
         };
         let sender = Sender {
+            keeper,
             group,
             is_here,
             number,
             batch,
         };
-        sender.start(&keeper);
+        sender.start();
     }
 
     /// Calls `reply`, and catches its panic.
@@ -226,6 +227,7 @@ impl<R: Rows> Queue<R> {
 
 /// Sends the ends that wait, a batch at a time, or one end alone.
 struct Sender<R: Rows> {
+    keeper: Arc<Keeper>,
     group: Arc<Group<R>>,
     /// `true` on the runtime of whoever ends the row, `false` on the keeper's.
     is_here: bool,
@@ -236,8 +238,8 @@ struct Sender<R: Rows> {
 }
 
 impl<R: Rows> Sender<R> {
-    fn start(self, keeper: &Arc<Keeper>) {
-        let is_here = self.is_here;
+    fn start(self) {
+        let (is_here, keeper) = (self.is_here, Arc::clone(&self.keeper));
         let task: Task = Box::pin(self.run());
         if is_here {
             drop(tokio::spawn(task));
@@ -325,17 +327,16 @@ impl<R: Rows> Sender<R> {
             queue.sender = None;
         }
         let number = queue.next_sender();
-        let first = queue.waiting.first();
-        let keeper = first.map(|end| Arc::clone(&end.kept.keeper));
         drop(queue);
-        if let (Some(keeper), Some(_)) = (keeper, number) {
+        if number.is_some() {
             let next = Self {
+                keeper: Arc::clone(&self.keeper),
                 group: Arc::clone(&self.group),
                 is_here: self.is_here,
                 number,
                 batch: Vec::new(),
             };
-            next.start(&keeper);
+            next.start();
         }
     }
 

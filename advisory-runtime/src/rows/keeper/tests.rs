@@ -66,6 +66,13 @@ struct Known<const GATHERS: bool = false> {
 #[derive(Clone)]
 struct Row(u8, Arc<Hold>);
 
+impl Row {
+    fn new(id: u8) -> Self {
+        let hold = Hold::new(Expiry::after(Sent::now(), TTL), TTL);
+        Self(id, Arc::new(hold))
+    }
+}
+
 impl<const GATHERS: bool> Known<GATHERS> {
     fn new(
         renew: fn(&[u8]) -> Result<Vec<Renewed>, Error>,
@@ -91,12 +98,8 @@ impl<const GATHERS: bool> Known<GATHERS> {
     }
 
     fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Kept<Self> {
-        let row = Row(
-            id,
-            Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL)),
-        );
         let name = Name::new::<Self>(0, None);
-        let kept = keeper.keep(name, || self.clone(), row, true);
+        let kept = keeper.keep(name, || self.clone(), Row::new(id), true);
         kept.expect("there is a runtime")
     }
 }
@@ -262,8 +265,7 @@ impl Known<true> {
     }
 
     fn keep_all(&self, ids: &[u8]) -> Vec<Kept<Self>> {
-        let hold = || Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL));
-        let rows = ids.iter().map(|id| Row(*id, hold())).collect();
+        let rows = ids.iter().map(|id| Row::new(*id)).collect();
         let name = Name::new::<Self>(0, None);
         let kept = Keeper::on_runtime().keep_all(name, || self.clone(), rows, true);
         kept.expect("there is a runtime")
