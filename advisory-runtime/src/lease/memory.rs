@@ -126,22 +126,6 @@ impl InMemory {
         let ours = entry.filter(|entry| entry.grant_id == lease.grant_id);
         ours.is_some_and(change)
     }
-
-    fn renew_one(&self, granted: &Granted) -> Renewed {
-        let now = Instant::now();
-        let is_held = self.change(&granted.lease, |entry| {
-            let is_held = entry.is_valid() && !entry.is_kept;
-            if is_held {
-                entry.until = entry.until.max(now + granted.ttl);
-            }
-            is_held
-        });
-        if is_held {
-            Renewed::For(granted.ttl)
-        } else {
-            Renewed::Gone
-        }
-    }
 }
 
 impl Rows for InMemory {
@@ -150,10 +134,22 @@ impl Rows for InMemory {
     const SENDS_HERE: bool = true;
 
     async fn renew(&self, leases: Vec<Arc<Granted>>, _: Times) -> Result<Vec<Renewed>, Error> {
-        Ok(leases
-            .iter()
-            .map(|granted| self.renew_one(granted))
-            .collect())
+        let now = Instant::now();
+        let renew = |granted: &Arc<Granted>| {
+            let is_held = self.change(&granted.lease, |entry| {
+                let is_held = entry.is_valid() && !entry.is_kept;
+                if is_held {
+                    entry.until = entry.until.max(now + granted.ttl);
+                }
+                is_held
+            });
+            if is_held {
+                Renewed::For(granted.ttl)
+            } else {
+                Renewed::Gone
+            }
+        };
+        Ok(leases.iter().map(renew).collect())
     }
 
     /// There are no transactions.

@@ -90,8 +90,8 @@ impl<S: Store> Drop for Unanswered<S> {
         let lease = Lease::new(table, request, grant_id, token, until);
         if let Ok(kept) = self.leases.keep(&lease, request, false) {
             let end = LeaseEnd {
-                keep: None,
                 is_granted: false,
+                ..LeaseEnd::RELEASE
             };
             Kept::end_later(kept, end, self.alive.take());
         }
