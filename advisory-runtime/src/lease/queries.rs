@@ -52,9 +52,9 @@ impl Table {
         ];
         let mut rows = self.rows(conn, Form::Some, &values).await?;
         rows.sort_by_key(|row| row.expires_at);
+        let text = self.texts.get(Form::Counts);
         // A pattern, and how many of its leases are held and kept.
-        type Columns = (Nullable<Text>, BigInt, BigInt);
-        let counts = Statement::<Columns>::new(self.texts.get(Form::Counts), &values);
+        let counts = Statement::<(Nullable<Text>, BigInt, BigInt)>::new(text, &values);
         let counts = conn.load(counts).await;
         let counts = self.explained(conn, counts, || self.name().into()).await?;
         Ok((rows, counts))
