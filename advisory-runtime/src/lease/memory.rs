@@ -45,12 +45,9 @@ struct Entries {
 
 #[derive(Debug)]
 struct Entry {
-    grant_id: i64,
-    is_kept: bool,
-    token: FencingToken,
-    pattern: &'static str,
-    holder: Arc<str>,
+    lease: Lease,
     data: Option<String>,
+    is_kept: bool,
     since: SystemTime,
     until: Instant,
 }
@@ -60,14 +57,18 @@ impl Entry {
         Instant::now() < self.until
     }
 
-    fn row(&self, key_hash: [u8; 32]) -> Row {
-        let remaining = self.until.saturating_duration_since(Instant::now());
+    fn remaining(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    fn row(&self) -> Row {
+        let (lease, remaining) = (&self.lease, self.remaining());
         Row {
-            key_hash,
-            token: self.token,
-            pattern: Some(self.pattern.to_owned()).filter(|pattern| !pattern.is_empty()),
+            key_hash: lease.key_hash,
+            token: lease.token,
+            pattern: Some(lease.lock.to_owned()).filter(|pattern| !pattern.is_empty()),
             key: None,
-            holder: self.holder.to_string(),
+            holder: lease.table.holder.to_string(),
             data: self.data.clone(),
             is_done: self.is_kept,
             acquired_at: self.since,
@@ -123,7 +124,7 @@ impl InMemory {
     fn change(&self, lease: &Lease, change: impl FnOnce(&mut Entry) -> bool) -> bool {
         let mut rows = self.entries();
         let entry = rows.by_key.get_mut(&lease.key_hash);
-        let ours = entry.filter(|entry| entry.grant_id == lease.grant_id);
+        let ours = entry.filter(|entry| entry.lease.grant_id == lease.grant_id);
         ours.is_some_and(change)
     }
 }
@@ -206,38 +207,27 @@ impl Store for InMemory {
         let key_hash = request.key_hash;
         let mut rows = self.entries();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
-            let left = entry.until.saturating_duration_since(Instant::now());
+            let (remaining, lock_timeout) = (entry.remaining(), None);
             return Ok(Err(if entry.is_kept {
-                Refusal::Done { remaining: left }
+                Refusal::Done { remaining }
             } else {
-                Refusal::Held {
-                    left,
-                    lock_timeout: None,
-                }
+                let left = remaining;
+                Refusal::Held { left, lock_timeout }
             }));
         }
         rows.granted += 1;
+        // Like that of a server that was never promoted, so that a column which is too small is found.
+        let token = FencingToken((1 << 40) + rows.granted);
+        let lease = Lease::new(table, request, acquisition.grant_id, token, until);
         let entry = Entry {
-            grant_id: acquisition.grant_id,
-            is_kept: false,
-            // Like that of a server that was never promoted, so that a column which is too small is
-            // found.
-            token: FencingToken((1 << 40) + rows.granted),
-            pattern: request.lock,
-            holder: Arc::clone(&table.holder),
+            lease: lease.clone(),
             data: request.data.clone(),
+            is_kept: false,
             since: SystemTime::now(),
             until: until.steady(),
         };
-        let token = entry.token;
         rows.by_key.insert(key_hash, entry);
-        Ok(Ok(Lease::new(
-            table,
-            request,
-            acquisition.grant_id,
-            token,
-            until,
-        )))
+        Ok(Ok(lease))
     }
 
     async fn holds(&self, _: &Table, lease: &Lease) -> Result<bool, Error> {
@@ -246,8 +236,8 @@ impl Store for InMemory {
 
     async fn list(&self, _: &Table) -> Result<Vec<Row>, Error> {
         let rows = self.entries();
-        let valid = rows.by_key.iter().filter(|(_, entry)| entry.is_valid());
-        let mut valid: Vec<Row> = valid.map(|(hash, entry)| entry.row(*hash)).collect();
+        let valid = rows.by_key.values().filter(|entry| entry.is_valid());
+        let mut valid: Vec<Row> = valid.map(Entry::row).collect();
         valid.sort_by_key(|row| row.remaining);
         Ok(valid)
     }

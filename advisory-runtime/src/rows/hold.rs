@@ -1,6 +1,6 @@
 //! The state of a held row, as far as this process knows.
 
-use super::{Expiry, Sent, grace, margin, pause};
+use super::{Expiry, Sent, Stop, grace, margin, pause};
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,8 +13,6 @@ pub struct Hold {
     state: Mutex<State>,
     since: Instant,
     ttl: Duration,
-    margin: Duration,
-    grace: Duration,
     /// Wakes the task that watches.
     changed: Notify,
 }
@@ -76,8 +74,6 @@ impl Hold {
             }),
             since: Instant::now(),
             ttl,
-            margin: margin(ttl),
-            grace: grace(ttl),
             changed: Notify::new(),
         }
     }
@@ -162,7 +158,7 @@ impl Hold {
     /// The time by which the body must have stopped.
     pub(crate) fn deadline(&self) -> Instant {
         let expires = self.expires();
-        expires.checked_sub(self.margin).unwrap_or(expires)
+        expires.checked_sub(margin(self.ttl)).unwrap_or(expires)
     }
 
     /// When to renew again: as planned, unless the row does not last for long enough after that.
@@ -194,16 +190,16 @@ impl Hold {
         state.is_lost || state.phase == Phase::Ended || state.until.is_over_within(Duration::ZERO)
     }
 
-    pub(crate) fn stop(&self) -> Option<super::Stop> {
+    pub(crate) fn stop(&self) -> Option<Stop> {
         let state = self.state();
-        let is_late = || state.until.is_over_within(self.margin);
+        let is_late = || state.until.is_over_within(margin(self.ttl));
         let is_held = matches!(state.phase, Phase::Held | Phase::RolledBack);
         match state.return_by {
             // A refused renewal may come before the answer of the statement that ended the hold.
-            None if is_held && state.endings > 0 => is_late().then_some(super::Stop::Unanswered),
-            _ if is_held => (state.is_lost || is_late()).then_some(super::Stop::Lost),
+            None if is_held && state.endings > 0 => is_late().then_some(Stop::Unanswered),
+            _ if is_held => (state.is_lost || is_late()).then_some(Stop::Lost),
             // It may be asked again in the transaction that has ended the hold.
-            Some(by) => (Instant::now() >= by).then_some(super::Stop::Unanswered),
+            Some(by) => (Instant::now() >= by).then_some(Stop::Unanswered),
             None => None,
         }
     }
@@ -227,7 +223,7 @@ impl Ending<'_> {
             let now = Instant::now();
             (state.phase, state.inside) = (Phase::InTransaction(now), inside);
             // A limit beyond the clock's range never comes.
-            state.return_by = now.checked_add(self.0.grace);
+            state.return_by = now.checked_add(grace(self.0.ttl));
         }
     }
 }

@@ -32,8 +32,7 @@ pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     Leases::new(pool.clone()).acquire(request)
 }
 
-/// A lease table, and the blocking pool whose connections reach it; as
-/// [`lease::Leases`](crate::lease::Leases).
+/// A lease table, and the blocking pool whose connections reach it; as [`lease::Leases`].
 ///
 /// # Examples
 ///
@@ -79,8 +78,8 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
     }
 
     /// Acquires a lease, and renews it in the background until it is finished or dropped; as
-    /// [`lease::Leases::acquire`](crate::lease::Leases::acquire). A call that waits holds no
-    /// connection of the pool between two tries.
+    /// [`lease::Leases::acquire`]. A call that waits holds no connection of the pool between two
+    /// tries.
     ///
     /// # Errors
     ///
@@ -93,14 +92,12 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
         )?))
     }
 
-    /// Asks the server whether the lease is held; as
-    /// [`lease::Leases::holds`](crate::lease::Leases::holds).
+    /// Asks the server whether the lease is held; as [`lease::Leases::holds`].
     pub fn holds(&self, lease: &Lease) -> Result<bool, Error> {
         wait(self.0.holds(lease))
     }
 
-    /// Lists the leases of the table on a connection of the pool; as
-    /// [`lease::Leases::list`](crate::lease::Leases::list).
+    /// Lists the leases of the table on a connection of the pool; as [`lease::Leases::list`].
     pub fn list(&self) -> Result<Vec<Row>, Error> {
         wait(self.0.list())
     }

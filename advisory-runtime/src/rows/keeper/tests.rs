@@ -1,15 +1,9 @@
 //! Rows whose answers are known, on a virtual clock.
-#![allow(
-    unreachable_patterns,
-    reason = "the errors of the products have more variants than this one"
-)]
-
 use super::{
     End, Event, HeldRow, Hold, Keeper, Kept, Name, Observer, Renewed, Rows, Settled, Times,
 };
-use crate::PoolError;
-use crate::error::product_error;
 use crate::rows::{Ended, Expiry, Failure, RowError, Sent, failure_of};
+use crate::{Error, PoolError};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -19,35 +13,12 @@ use tokio::time::Instant;
 const TTL: Duration = Duration::from_secs(9);
 const EVERY: Duration = Duration::from_secs(3);
 
-/// The error of a product.
-#[derive(Debug)]
-enum Error {
-    Pool(PoolError),
-    Database(DieselError),
-}
-
-impl Error {
-    const fn database(&self) -> Option<&DieselError> {
-        match self {
-            Self::Pool(_) => None,
-            Self::Database(error) => Some(error),
-        }
-    }
-}
-
-product_error!(Error);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("it failed")
-    }
-}
-
 impl RowError for Error {
     fn failure(&self) -> Failure {
         match self {
             Self::Pool(_) => Failure::Unreachable,
             Self::Database(error) => failure_of(error),
+            _ => Failure::Final,
         }
     }
 }
