@@ -19,7 +19,6 @@ use tokio::time::Instant;
 /// A granted lease, and what its renewal needs.
 pub struct Granted {
     pub(super) lease: Lease,
-    pub(super) ttl: Duration,
     pub(super) every: Duration,
     pub(super) observer: Option<Observer<Lease, Error>>,
 }

@@ -140,12 +140,12 @@ impl Rows for InMemory {
             let is_held = self.change(&granted.lease, |entry| {
                 let is_held = entry.is_valid() && !entry.is_kept;
                 if is_held {
-                    entry.until = entry.until.max(now + granted.ttl);
+                    entry.until = entry.until.max(now + granted.lease.hold.ttl);
                 }
                 is_held
             });
             if is_held {
-                Renewed::For(granted.ttl)
+                Renewed::For(granted.lease.hold.ttl)
             } else {
                 Renewed::Gone
             }

@@ -146,7 +146,7 @@ impl Step for Renew {
         };
         let lock = || first.name();
         outside_transaction(conn, lock)?;
-        let arrays = Arrays::new(leases, |granted| milliseconds(granted.ttl));
+        let arrays = Arrays::new(leases, |granted| milliseconds(granted.lease.hold.ttl));
         let (table, values) = (&first.table, arrays.values());
         // Its place, whether it was renewed, and otherwise whether the last commit held it.
         let text = table.texts.get(Form::Renew);
@@ -157,7 +157,7 @@ impl Step for Renew {
         let mut answers = Vec::new();
         for ((_, is_renewed, is_held), granted) in rows.into_iter().zip(leases) {
             answers.push(match (is_renewed, is_held) {
-                (true, _) => Renewed::For(granted.ttl),
+                (true, _) => Renewed::For(granted.lease.hold.ttl),
                 (false, true) => Renewed::Busy,
                 (false, false) => Renewed::Gone,
             });

@@ -158,7 +158,6 @@ impl<S: Store> Leases<S> {
     ) -> Result<Kept<S::Rows>, PoolError> {
         let row = Arc::new(Granted {
             lease: lease.clone(),
-            ttl: request.ttl,
             every: request.every(),
             observer: self.observer.clone(),
         });

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 pub struct Hold {
     state: Mutex<State>,
     since: Instant,
-    ttl: Duration,
+    /// The time that a renewal lasts.
+    pub(crate) ttl: Duration,
     /// Wakes the task that watches.
     changed: Notify,
 }

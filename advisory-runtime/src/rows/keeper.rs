@@ -373,10 +373,7 @@ fn observe<'e, R: HeldRow>(
     row: &'e R,
     event: impl FnOnce(&'e R::Shown) -> Event<'e, R::Shown, R::Error>,
 ) {
-    let observer = row.observer();
-    if observer.is_some() {
-        tell(observer, event(row.shown()));
-    }
+    tell(row.observer(), event(row.shown()));
 }
 
 /// A group of rows, whatever they are.
