@@ -30,7 +30,6 @@
 
 mod acquire;
 mod body_leases;
-mod change;
 mod error;
 mod fence;
 mod grant;
