@@ -256,15 +256,11 @@ impl LeaseGuard {
     ///
     /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
     /// not run.
-    pub async fn run_holding<'h, K, F>(
+    pub async fn run_holding<'h, K: DeclaredLock, F: Future>(
         &'h mut self,
         key: &'h K,
         body: impl FnOnce(Holding<'h, K::Lock>) -> F,
-    ) -> Result<F::Output, Error>
-    where
-        K: DeclaredLock,
-        F: Future,
-    {
+    ) -> Result<F::Output, Error> {
         let key = key.lock();
         if self.lease().key_hash != sha256(&key.rendered()) {
             let lock = key.pattern().into();

@@ -84,10 +84,9 @@ pub(super) struct Texts {
     pub(super) full_name: Arc<str>,
     /// Tells its grants' advisory locks from those of other tables.
     pub(super) grant_lock: i64,
-    with_timeline: [OnceLock<Box<str>>; FORMS],
-    /// Those of grants for a server that has no timeline, or does not tell it, and for a test's
+    /// First those of grants for a server that has no timeline, or does not tell it, and for a test's
     /// transaction, which must not lock the table.
-    without_timeline: [OnceLock<Box<str>>; FORMS],
+    statements: [[OnceLock<Box<str>>; FORMS]; 2],
 }
 
 impl Texts {
@@ -99,21 +98,18 @@ impl Texts {
             name: name.into(),
             grant_lock: Derivation::Sha256.key(&format!("advisory:lease:grant:{full_name}")),
             full_name: full_name.into(),
-            with_timeline: [const { OnceLock::new() }; FORMS],
-            without_timeline: [const { OnceLock::new() }; FORMS],
+            statements: [const { [const { OnceLock::new() }; FORMS] }; 2],
         }
     }
 
     pub(super) fn get(&self, form: Form) -> &str {
-        self.with_timeline[form as usize].get_or_init(|| self.make(form, true))
+        self.of_grant(form, true)
     }
 
     /// The text of a statement that draws a number, or moves the sequence.
     pub(super) fn of_grant(&self, form: Form, has_timeline: bool) -> &str {
-        if has_timeline {
-            return self.get(form);
-        }
-        self.without_timeline[form as usize].get_or_init(|| self.make(form, false))
+        let text = &self.statements[usize::from(has_timeline)][form as usize];
+        text.get_or_init(|| self.make(form, has_timeline))
     }
 
     /// [`Form::IsCurrent`] before, between and after its values.

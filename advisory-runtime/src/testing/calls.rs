@@ -45,14 +45,11 @@ impl<C: Connection> Observer<C> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn assert_locked<F>(
+    pub fn assert_locked<F: Future<Output: Debug>>(
         &mut self,
         keys: impl Into<Request>,
         call: F,
-    ) -> impl Future<Output = F::Output>
-    where
-        F: Future<Output: Debug>,
-    {
+    ) -> impl Future<Output = F::Output> {
         let at = Location::caller();
         async move {
             let watched = Watched::new(&keys.into(), at);
@@ -76,14 +73,11 @@ impl<C: Connection> Observer<C> {
     /// If the call ends and was not seen to wait; the message has its result. If it does not wait
     /// in time; the observer's connection is closed.
     #[track_caller]
-    pub fn assert_waits<F>(
+    pub fn assert_waits<F: Future<Output: Debug>>(
         &mut self,
         keys: impl Into<Request>,
         call: F,
-    ) -> impl Future<Output = F::Output>
-    where
-        F: Future<Output: Debug>,
-    {
+    ) -> impl Future<Output = F::Output> {
         let at = Location::caller();
         async move {
             let request = keys.into();
@@ -204,16 +198,12 @@ impl<C: Connection> Observer<C> {
     /// # async fn book(_: &mut AsyncPgConnection, _: &str) -> QueryResult<bool> { Ok(true) }
     /// ```
     #[track_caller]
-    pub fn interleave<A, B>(
+    pub fn interleave<A: Future<Output: Debug>, B: Future<Output: Debug>>(
         &mut self,
         keys: impl Into<Request>,
         first: A,
         second: B,
-    ) -> impl Future<Output = (A::Output, B::Output)>
-    where
-        A: Future<Output: Debug>,
-        B: Future<Output: Debug>,
-    {
+    ) -> impl Future<Output = (A::Output, B::Output)> {
         let at = Location::caller();
         async move {
             let watched = Watched::new(&keys.into(), at);
