@@ -30,7 +30,6 @@
 
 mod acquire;
 mod body_leases;
-mod change;
 mod error;
 mod fence;
 mod grant;
@@ -49,7 +48,6 @@ mod statement;
 pub(crate) mod store;
 mod table;
 mod task;
-mod token_sql;
 pub(crate) mod tries;
 
 pub use error::{BusyKey, Error};

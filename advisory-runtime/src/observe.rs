@@ -1,18 +1,14 @@
 //! Spans, events and metrics of locks.
 
-#[cfg(not(any(feature = "tracing", feature = "metrics")))]
-mod silent;
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 mod telemetry;
 
-#[cfg(not(any(feature = "tracing", feature = "metrics")))]
-pub(crate) use silent::Telemetry;
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 pub(crate) use telemetry::Telemetry;
 
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 use crate::error::Error;
-#[cfg(feature = "tracing")]
+#[cfg(any(feature = "tracing", not(feature = "metrics")))]
 use std::time::Duration;
 
 #[cfg(any(feature = "tracing", feature = "metrics"))]
@@ -84,6 +80,29 @@ impl Observed for Error {
             _ => None,
         }
     }
+}
+
+/// Without those features a lock carries no state for them.
+#[cfg(not(any(feature = "tracing", feature = "metrics")))]
+#[derive(Debug)]
+pub(crate) struct Telemetry;
+
+#[cfg(not(any(feature = "tracing", feature = "metrics")))]
+#[expect(clippy::unused_self, reason = "nothing observes")]
+impl Telemetry {
+    pub(crate) const fn new(_: &'static str, _: &'static str, _: &'static str, _: bool) -> Self {
+        Self
+    }
+
+    pub(crate) const fn record_acquired(&mut self, _: Duration) {}
+
+    pub(crate) const fn record_left(&mut self, _: Duration) {}
+
+    pub(crate) const fn record_refusal<E>(&mut self, _: &E) {}
+
+    pub(crate) const fn record_end<E>(&mut self, _: Result<Outcome, &E>) {}
+
+    pub(crate) const fn forget(self) {}
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

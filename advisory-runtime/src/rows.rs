@@ -1,16 +1,6 @@
 //! The engine of rows that expire: leases and claims.
 //!
-//! A held row is one of these, and [`hold`] is its only state:
-//!
-//! ```text
-//!             renewed
-//!            ┌──────┐
-//!            ▼      │            sent              answered
-//!  granted ─ held ──┴── end ──▶ ending ───────────▶ ended
-//!            │  ▲                  │ in the user's transaction
-//!            │  └── rolled back ── in transaction ─ committed ─▶ ended
-//!            └── refused, or the deadline ──▶ lost
-//! ```
+//! The only state of a held row is in [`hold`]; docs/architecture.md has its diagram.
 //!
 //! The [`keeper`] renews all rows of the process on a thread of its own, and ends those whose
 //! holder is gone; [`reach`] finds a connection for each of its statements. [`watch`] runs a body
@@ -18,11 +8,9 @@
 
 mod answer;
 mod backoff;
-mod boot_clock;
 mod end;
 mod event;
 mod expiry;
-mod failure;
 mod hold;
 mod keeper;
 #[cfg(feature = "diesel-async")]
@@ -30,22 +18,19 @@ mod pooled;
 mod reach;
 mod watch;
 
-pub(crate) use answer::{Renewed, Settled};
+pub(crate) use answer::{Failure, Renewed, RowError, Settled, failure_of};
 pub(crate) use backoff::Backoff;
 pub use end::End;
 pub(crate) use end::Ended;
 pub use event::BodyOutcome;
 pub(crate) use event::{Event, Observer, tell};
 pub(crate) use expiry::{Expiry, Sent};
-pub(crate) use failure::{Failure, RowError, failure_of};
 pub(crate) use hold::{Hold, Inside, Phase};
 #[cfg(feature = "diesel-async")]
 pub(crate) use keeper::Task;
-pub(crate) use keeper::{Keeper, Kept, Name, Rows, number_of_pool};
+pub(crate) use keeper::{HeldRow, Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-#[cfg(feature = "diesel-async")]
-pub(crate) use reach::Outside;
 pub(crate) use reach::{Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{first_answer, unanswered};

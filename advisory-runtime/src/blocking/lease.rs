@@ -42,14 +42,11 @@
 //! # fn update_account(_: &mut PgConnection) -> Result<(), Error> { Ok(()) }
 //! ```
 
-mod grant;
 mod guard;
 mod leases;
-mod store;
 mod table;
 
 pub use crate::lease::{BusyKey, Error, Event, FencingToken, IsCurrent, Request, Row};
-pub use grant::Lease;
-pub use guard::LeaseGuard;
+pub use guard::{Lease, LeaseGuard};
 pub use leases::{Leases, acquire};
 pub use table::Table;

@@ -11,8 +11,8 @@ use super::table::{Claim, every};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    End, Ended, Event, Failure, Hold, Keeper, Kept, Name, Observer, Reach, Renewed, RowError, Rows,
-    Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
+    End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Observer, Reach, Renewed,
+    RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
@@ -23,7 +23,11 @@ use std::time::Duration;
 
 /// The end of a claim, and the message of a failure.
 #[derive(Clone, Debug)]
-pub(crate) struct ClaimEnd {
+#[cfg_attr(
+    not(feature = "diesel-async"),
+    allow(unreachable_pub, reason = "leases make the trait with it public")
+)]
+pub struct ClaimEnd {
     pub(super) end: End,
     pub(super) message: Option<Arc<str>>,
 }
@@ -132,18 +136,37 @@ pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Disp
 /// The claimed rows of one type on one pool.
 pub(crate) struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
 
-impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
-    type Row = Claimed<T>;
+impl<T: Claim> HeldRow for Claimed<T> {
     type End = ClaimEnd;
     type Error = Error;
+    type Shown = Self;
 
-    fn hold(job: &Claimed<T>) -> &Hold {
-        job.hold()
+    fn hold(&self) -> &Hold {
+        self.hold()
     }
 
-    fn every(_: &Claimed<T>) -> Duration {
+    fn every(&self) -> Duration {
         every::<T>()
     }
+
+    fn shown(&self) -> &Self {
+        self
+    }
+
+    fn observer(&self) -> Option<&Observer<Self, Error>> {
+        self.observer()
+    }
+
+    fn shown_end(end: &ClaimEnd) -> End {
+        end.end
+    }
+}
+
+impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
+    type Row = Claimed<T>;
+
+    const SENDS_HERE: bool = R::IS_ASYNC;
+    const GATHERS: bool = true;
 
     async fn renew(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Renewed>, Error> {
         self.0.send(Renew(jobs), times).await
@@ -152,8 +175,6 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     async fn settled(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Settled>, Error> {
         self.0.send(Settle(jobs), times).await
     }
-
-    const SENDS_HERE: bool = R::IS_ASYNC;
 
     async fn end(
         &self,
@@ -165,8 +186,6 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         self.0.send_from(is_here, EndStep(job, end), times).await
     }
 
-    const GATHERS: bool = true;
-
     async fn end_all(
         &self,
         ends: Vec<(Claimed<T>, ClaimEnd)>,
@@ -174,20 +193,6 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         is_here: bool,
     ) -> Result<Vec<bool>, Error> {
         self.0.send_from(is_here, EndAllStep(ends), times).await
-    }
-
-    type Shown = Claimed<T>;
-
-    fn shown(job: &Claimed<T>) -> &Claimed<T> {
-        job
-    }
-
-    fn observer(job: &Claimed<T>) -> Option<&Observer<Claimed<T>, Error>> {
-        job.observer()
-    }
-
-    fn shown_end(end: &ClaimEnd) -> End {
-        end.end
     }
 }
 

@@ -1,10 +1,5 @@
 //! The three calls of a locked function, and those of its queue and its polls, on a connection
 //! inside another value.
-#![allow(
-    missing_docs,
-    clippy::missing_errors_doc,
-    reason = "for the expansion alone; what is not obvious is said"
-)]
 
 #[cfg(feature = "diesel-async")]
 use crate::LockGuard;

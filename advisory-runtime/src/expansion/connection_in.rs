@@ -4,10 +4,6 @@
 //! Diesel runs no query on a reference to such a reference, so the guard and the body get the
 //! connection itself. Method resolution finds it, as in `convert`: `conn` on [`ConnectionIn`] needs
 //! a connection; for another value the compiler looks at what it dereferences to.
-#![allow(
-    missing_docs,
-    reason = "for the expansion alone; what is not obvious is said"
-)]
 #![allow(clippy::mut_mut, reason = "a parameter can be such a reference")]
 
 use crate::blocking::Connection;

@@ -5,10 +5,6 @@
 //! have both, the compiler looks at what [`Returns`] dereferences to. The methods are inherent,
 //! since a trait's would have to be imported at each lock site.
 #![allow(
-    missing_docs,
-    reason = "for the expansion alone; what is not obvious is said"
-)]
-#![allow(
     clippy::trivially_copy_pass_by_ref,
     clippy::unused_self,
     reason = "method resolution on the type is what chooses the conversion"

@@ -1,10 +1,5 @@
 //! The keys of a call with a slice in its pattern, `<ids*>`: their number is known at run time.
 
-#![allow(
-    missing_docs,
-    reason = "for the expansion alone; what is not obvious is said"
-)]
-
 use crate::{Error, Key};
 
 /// Collects keys, and refuses zero or too many before any SQL is sent.

@@ -26,19 +26,9 @@ const MOVES: u32 = 3;
 type Answer = (Option<i64>, i64, i64);
 
 impl Table {
-    /// Tries once. A second try with the same `grant_id` finds the grant of the first if its answer
-    /// was lost.
-    pub(crate) async fn attempt<D: Queries>(
-        &self,
-        conn: &mut D,
-        request: &Request,
-        grant_id: i64,
-    ) -> Result<Result<Lease, Refusal>, Error> {
-        self.grant(conn, request, grant_id, None).await
-    }
-
-    /// Grants a free key, or takes over the one of the token that was seen.
-    async fn grant<D: Queries>(
+    /// Tries once to grant a free key, or to take over the one of the token that was seen. A second
+    /// try with the same `grant_id` finds the grant of the first if its answer was lost.
+    pub(crate) async fn grant<D: Queries>(
         &self,
         conn: &mut D,
         request: &Request,

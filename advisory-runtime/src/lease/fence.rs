@@ -1,7 +1,7 @@
 //! Makes a transaction's writes conditional on a lease, and ends the lease in the same commit.
 
 use super::sql::Form;
-use super::statement::{CompleteColumns, Statement};
+use super::statement::Statement;
 use super::{Error, Lease};
 use crate::Connection;
 use crate::driver::{Driver, Queries, depth};
@@ -9,7 +9,7 @@ use crate::rows::Inside;
 use diesel::dsl::{AsExprOf, sql};
 use diesel::expression::{SqlLiteral, UncheckedBind};
 use diesel::result::Error as DieselError;
-use diesel::sql_types::{BigInt, Binary, Bool};
+use diesel::sql_types::{BigInt, Binary, Bool, Nullable, Text};
 
 impl Lease {
     /// Checks in the open transaction that the token is current, and keeps others from the key
@@ -97,9 +97,10 @@ impl Lease {
             });
         };
         let ending = self.hold.ending();
-        let values = self.values_for(keep)?;
+        let values = self.values_for(keep);
         let text = self.table.texts.get(Form::Complete);
-        let statement = Statement::<CompleteColumns>::new(text, &values);
+        // The number of the transaction, whose idle time was bounded.
+        let statement = Statement::<(BigInt, Nullable<Text>)>::new(text, &values);
         let completed = conn.load(statement).await;
         let completed: Vec<(i64, Option<String>)> = self
             .table

@@ -1,9 +1,13 @@
 //! A granted lease, as far as this process knows.
 
-use super::request::{lasts, milliseconds, name_of};
+use super::request::{milliseconds, name_of};
 use super::statement::Value;
 use super::{Error, Request, Table};
 use crate::rows::{Expiry, Hold, Observer, Phase, Stop, watch};
+use diesel::expression::AsExpression;
+use diesel::pg::Pg;
+use diesel::serialize::{self, Output, ToSql};
+use diesel::sql_types::{BigInt, Nullable};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
@@ -15,7 +19,6 @@ use tokio::time::Instant;
 /// A granted lease, and what its renewal needs.
 pub struct Granted {
     pub(super) lease: Lease,
-    pub(super) ttl: Duration,
     pub(super) every: Duration,
     pub(super) observer: Option<Observer<Lease, Error>>,
 }
@@ -50,6 +53,35 @@ impl FencingToken {
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+// As a value of a `BIGINT` column.
+impl ToSql<BigInt, Pg> for FencingToken {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        ToSql::<BigInt, Pg>::to_sql(&self.0, out)
+    }
+}
+
+impl ToSql<Nullable<BigInt>, Pg> for FencingToken {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        ToSql::<BigInt, Pg>::to_sql(self, out)
+    }
+}
+
+impl AsExpression<BigInt> for FencingToken {
+    type Expression = <i64 as AsExpression<BigInt>>::Expression;
+
+    fn as_expression(self) -> Self::Expression {
+        AsExpression::<BigInt>::as_expression(self.0)
+    }
+}
+
+impl AsExpression<Nullable<BigInt>> for FencingToken {
+    type Expression = <i64 as AsExpression<Nullable<BigInt>>>::Expression;
+
+    fn as_expression(self) -> Self::Expression {
+        AsExpression::<Nullable<BigInt>>::as_expression(self.0)
     }
 }
 
@@ -152,10 +184,9 @@ impl Lease {
     }
 
     /// The values that identify the grant, and how long it or its key lasts.
-    pub(super) fn values_for(&self, time: Duration) -> Result<[Value<'static>; 4], Error> {
-        lasts(time, || self.name())?;
+    pub(super) fn values_for(&self, time: Duration) -> [Value<'static>; 4] {
         let [hash, grant, token] = self.values();
-        Ok([hash, grant, token, Value::Number(milliseconds(time))])
+        [hash, grant, token, Value::Number(milliseconds(time))]
     }
 
     /// The values that identify the grant.

@@ -109,21 +109,12 @@ impl LeaseGuard {
                 lock: self.lease.name(),
                 max_hold: self.max_hold.unwrap_or_default(),
             }),
-            Err(Stop::Unanswered)
-                if matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended) =>
-            {
-                Err(Error::CommitUnknown {
-                    lock: self.lease.name(),
-                    source: hold.reason().unwrap_or_else(no_return),
-                })
-            }
+            Err(Stop::Unanswered) if hold.phase().is_complete() => Err(Error::CommitUnknown {
+                lock: self.lease.name(),
+                source: hold.reason().unwrap_or_else(no_return),
+            }),
             // A body that blocks its thread cannot be dropped in time.
-            Ok(result)
-                if !hold.is_over()
-                    || matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended) =>
-            {
-                Ok(result)
-            }
+            Ok(result) if !hold.is_over() || hold.phase().is_complete() => Ok(result),
             _ => Err(self.lost()),
         }
     }
@@ -167,7 +158,7 @@ impl LeaseGuard {
     async fn finish_inner<R: Fallible>(&mut self, result: R) -> Result<R, Error> {
         let keep = self.lease.keep.filter(|_| result.is_ok());
         let hold = Arc::clone(&self.lease.hold);
-        let is_complete = matches!(hold.phase(), Phase::InTransaction(_) | Phase::Ended);
+        let is_complete = hold.phase().is_complete();
         let was_held = is_complete || !hold.is_over();
         let ended = self.end(keep).await;
         if !result.is_ok() {
@@ -265,15 +256,11 @@ impl LeaseGuard {
     ///
     /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
     /// not run.
-    pub async fn run_holding<'h, K, F>(
+    pub async fn run_holding<'h, K: DeclaredLock, F: Future>(
         &'h mut self,
         key: &'h K,
         body: impl FnOnce(Holding<'h, K::Lock>) -> F,
-    ) -> Result<F::Output, Error>
-    where
-        K: DeclaredLock,
-        F: Future,
-    {
+    ) -> Result<F::Output, Error> {
         let key = key.lock();
         if self.lease().key_hash != sha256(&key.rendered()) {
             let lock = key.pattern().into();

@@ -66,15 +66,11 @@ const LAST_END: Duration = Duration::from_secs(5);
 ///     .await
 /// }
 /// ```
-pub async fn lead<E, F>(
+pub async fn lead<E: From<Error>, F: Future<Output = Result<(), E>>>(
     source: &impl Source,
     request: impl Into<Request>,
     body: impl FnMut(Lease) -> F,
-) -> Result<Infallible, E>
-where
-    E: From<Error>,
-    F: Future<Output = Result<(), E>>,
-{
+) -> Result<Infallible, E> {
     lead_until(source, request, pending(), body).await?;
     pending().await
 }
@@ -97,16 +93,12 @@ where
 ///     .await
 /// }
 /// ```
-pub async fn lead_until<E, F>(
+pub async fn lead_until<E: From<Error>, F: Future<Output = Result<(), E>>>(
     source: &impl Source,
     request: impl Into<Request>,
     shutdown: impl Future<Output = ()>,
     mut body: impl FnMut(Lease) -> F,
-) -> Result<(), E>
-where
-    E: From<Error>,
-    F: Future<Output = Result<(), E>>,
-{
+) -> Result<(), E> {
     let mut shutdown = pin!(shutdown);
     let mut request = request.into().with_origin().wait(Wait::Forever);
     request.keep = None;

@@ -1,7 +1,6 @@
 //! Acquires leases that are renewed and released in the background.
 
-use super::request::name_of;
-use super::rows::{Alive, LeaseRows};
+use super::rows::Alive;
 use super::store::Store;
 use super::{Error, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
 use crate::Wait;
@@ -172,11 +171,8 @@ impl<S: Store> Leases<S> {
             return Err(Error::SelfDeadlock { lock });
         }
         let (ready, granted) = oneshot::channel();
-        let (pattern, key_hash, max_hold) = (request.lock, request.key_hash, request.max_hold);
-        let no_runtime = |reason| {
-            let lock = name_of(pattern, &key_hash);
-            Error::NoRuntime { lock, reason }
-        };
+        let (lock, max_hold) = (request.name(), request.max_hold);
+        let no_runtime = |reason| Error::NoRuntime { lock, reason };
         // Boxed, since a task moves its future several times.
         let task = Box::pin(task::run(self.clone(), request, ready, alive));
         if let Err(reason) = S::spawn(task) {
@@ -200,7 +196,7 @@ impl<S: Store> Leases<S> {
     pub(super) fn group(&self) -> Name {
         let pool = self.store.identity().unwrap_or(self.id);
         let table = Arc::clone(&self.table.texts.full_name);
-        Name::new::<LeaseRows<S::Reach>>(pool, Some(table))
+        Name::new::<S::Rows>(pool, Some(table))
     }
 
     /// Returns `true` if any of these is held in this table. Leases of the same key can be in

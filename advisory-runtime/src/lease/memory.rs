@@ -1,11 +1,11 @@
 //! Leases in memory, for unit tests of functions that run under a lease.
 
 use super::grant::Granted;
-use super::rows::{LeaseEnd, LeaseReach};
+use super::rows::LeaseEnd;
 use super::store::{Acquisition, Store};
 use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Leases, Row, Table};
-use crate::rows::{Expiry, Keeper, Renewed, Sent, Settled, Times};
+use crate::rows::{Expiry, Keeper, Renewed, Rows, Sent, Settled, Times};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 /// ```
 #[derive(Clone, Debug)]
 pub struct InMemory {
-    rows: Arc<Mutex<Rows>>,
+    table: Arc<Mutex<Entries>>,
     /// On the test's own runtime, whose time can be paused.
     keeper: Arc<Keeper>,
 }
@@ -31,36 +31,23 @@ pub struct InMemory {
 impl Default for InMemory {
     fn default() -> Self {
         Self {
-            rows: Arc::default(),
+            table: Arc::default(),
             keeper: Keeper::on_runtime(),
         }
     }
 }
 
-#[derive(Debug)]
-struct Rows {
-    last_token: i64,
+#[derive(Debug, Default)]
+struct Entries {
+    granted: i64,
     by_key: HashMap<[u8; 32], Entry>,
-}
-
-impl Default for Rows {
-    fn default() -> Self {
-        Self {
-            // Of a server that was never promoted, so that a column which is too small is found.
-            last_token: 1 << 40,
-            by_key: HashMap::new(),
-        }
-    }
 }
 
 #[derive(Debug)]
 struct Entry {
-    grant_id: i64,
-    is_kept: bool,
-    token: i64,
-    pattern: &'static str,
-    holder: Arc<str>,
+    lease: Lease,
     data: Option<String>,
+    is_kept: bool,
     since: SystemTime,
     until: Instant,
 }
@@ -70,14 +57,18 @@ impl Entry {
         Instant::now() < self.until
     }
 
-    fn row(&self, key_hash: [u8; 32]) -> Row {
-        let remaining = self.until.saturating_duration_since(Instant::now());
+    fn remaining(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    fn row(&self) -> Row {
+        let (lease, remaining) = (&self.lease, self.remaining());
         Row {
-            key_hash,
-            token: FencingToken(self.token),
-            pattern: Some(self.pattern.to_owned()).filter(|pattern| !pattern.is_empty()),
+            key_hash: lease.key_hash,
+            token: lease.token,
+            pattern: Some(lease.lock.to_owned()).filter(|pattern| !pattern.is_empty()),
             key: None,
-            holder: self.holder.to_string(),
+            holder: lease.table.holder.to_string(),
             data: self.data.clone(),
             is_done: self.is_kept,
             acquired_at: self.since,
@@ -125,45 +116,41 @@ impl Leases<InMemory> {
 }
 
 impl InMemory {
-    fn table(&self) -> MutexGuard<'_, Rows> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the entry if it is this grant's.
     fn change(&self, lease: &Lease, change: impl FnOnce(&mut Entry) -> bool) -> bool {
-        let mut rows = self.table();
+        let mut rows = self.entries();
         let entry = rows.by_key.get_mut(&lease.key_hash);
-        let ours = entry.filter(|entry| entry.grant_id == lease.grant_id);
+        let ours = entry.filter(|entry| entry.lease.grant_id == lease.grant_id);
         ours.is_some_and(change)
     }
 }
 
-impl InMemory {
-    fn renew_one(&self, granted: &Granted) -> Renewed {
-        let now = Instant::now();
-        let is_held = self.change(&granted.lease, |entry| {
-            let is_held = entry.is_valid() && !entry.is_kept;
-            if is_held {
-                entry.until = entry.until.max(now + granted.ttl);
-            }
-            is_held
-        });
-        if is_held {
-            Renewed::For(granted.ttl)
-        } else {
-            Renewed::Gone
-        }
-    }
-}
+impl Rows for InMemory {
+    type Row = Arc<Granted>;
 
-impl LeaseReach for InMemory {
     const SENDS_HERE: bool = true;
 
     async fn renew(&self, leases: Vec<Arc<Granted>>, _: Times) -> Result<Vec<Renewed>, Error> {
-        Ok(leases
-            .iter()
-            .map(|granted| self.renew_one(granted))
-            .collect())
+        let now = Instant::now();
+        let renew = |granted: &Arc<Granted>| {
+            let is_held = self.change(&granted.lease, |entry| {
+                let is_held = entry.is_valid() && !entry.is_kept;
+                if is_held {
+                    entry.until = entry.until.max(now + granted.lease.hold.ttl);
+                }
+                is_held
+            });
+            if is_held {
+                Renewed::For(granted.lease.hold.ttl)
+            } else {
+                Renewed::Gone
+            }
+        };
+        Ok(leases.iter().map(renew).collect())
     }
 
     /// There are no transactions.
@@ -195,14 +182,14 @@ impl LeaseReach for InMemory {
 }
 
 impl Store for InMemory {
-    type Reach = Self;
+    type Rows = Self;
 
-    fn reach(&self) -> Self {
+    fn rows(&self) -> Self {
         self.clone()
     }
 
     fn identity(&self) -> Option<usize> {
-        Some(Arc::as_ptr(&self.rows).addr())
+        Some(Arc::as_ptr(&self.table).addr())
     }
 
     fn keeper(&self) -> Arc<Keeper> {
@@ -218,38 +205,29 @@ impl Store for InMemory {
         let (request, sent) = (&acquisition.request, Sent::now());
         let until = Expiry::after(sent, request.ttl);
         let key_hash = request.key_hash;
-        let mut rows = self.table();
+        let mut rows = self.entries();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
-            let left = entry.until.saturating_duration_since(Instant::now());
+            let (remaining, lock_timeout) = (entry.remaining(), None);
             return Ok(Err(if entry.is_kept {
-                Refusal::Done { remaining: left }
+                Refusal::Done { remaining }
             } else {
-                Refusal::Held {
-                    left,
-                    lock_timeout: None,
-                }
+                let left = remaining;
+                Refusal::Held { left, lock_timeout }
             }));
         }
-        rows.last_token += 1;
+        rows.granted += 1;
+        // Like that of a server that was never promoted, so that a column which is too small is found.
+        let token = FencingToken((1 << 40) + rows.granted);
+        let lease = Lease::new(table, request, acquisition.grant_id, token, until);
         let entry = Entry {
-            grant_id: acquisition.grant_id,
-            is_kept: false,
-            token: rows.last_token,
-            pattern: request.lock,
-            holder: Arc::clone(&table.holder),
+            lease: lease.clone(),
             data: request.data.clone(),
+            is_kept: false,
             since: SystemTime::now(),
             until: until.steady(),
         };
-        let token = FencingToken(entry.token);
         rows.by_key.insert(key_hash, entry);
-        Ok(Ok(Lease::new(
-            table,
-            request,
-            acquisition.grant_id,
-            token,
-            until,
-        )))
+        Ok(Ok(lease))
     }
 
     async fn holds(&self, _: &Table, lease: &Lease) -> Result<bool, Error> {
@@ -257,15 +235,15 @@ impl Store for InMemory {
     }
 
     async fn list(&self, _: &Table) -> Result<Vec<Row>, Error> {
-        let rows = self.table();
-        let valid = rows.by_key.iter().filter(|(_, entry)| entry.is_valid());
-        let mut valid: Vec<Row> = valid.map(|(hash, entry)| entry.row(*hash)).collect();
+        let rows = self.entries();
+        let valid = rows.by_key.values().filter(|entry| entry.is_valid());
+        let mut valid: Vec<Row> = valid.map(Entry::row).collect();
         valid.sort_by_key(|row| row.remaining);
         Ok(valid)
     }
 
     async fn sweep(&self, _: &Table) -> Result<usize, Error> {
-        let mut rows = self.table();
+        let mut rows = self.entries();
         let before = rows.by_key.len();
         rows.by_key.retain(|_, entry| entry.is_valid());
         Ok(before - rows.by_key.len())

@@ -14,7 +14,7 @@ const LONGEST_KEY: usize = 512;
 /// The longest data of a holder, in bytes.
 const LONGEST_DATA: usize = 1024;
 
-/// The longest ttl: PostgreSQL's timestamps are bounded.
+/// The longest `ttl` and `keep`: PostgreSQL's timestamps are bounded.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A request for a lease.
@@ -176,8 +176,9 @@ impl Request {
                 "`ttl` is too short to be renewed in time: write at least 100 milliseconds",
             );
         }
-        lasts(self.ttl, || self.name())?;
-        lasts(self.keep.unwrap_or_default(), || self.name())?;
+        if self.keep.unwrap_or_default().max(self.ttl) > LONGEST {
+            return wrong("`ttl` and `keep` are at most 100 years");
+        }
         if self.renew == Some(Duration::ZERO) {
             return wrong("`renew` is zero: leave it out for a third of `ttl`");
         }
@@ -207,17 +208,6 @@ impl<K: LockKey> From<K> for Request {
     }
 }
 
-/// Checks that PostgreSQL's timestamps can hold the expiry.
-pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) -> Result<(), Error> {
-    if time <= LONGEST {
-        return Ok(());
-    }
-    Err(Error::Invalid {
-        lock: lock(),
-        reason: "`ttl` and `keep` are at most 100 years",
-    })
-}
-
 /// Whole milliseconds, rounded up.
 pub(super) fn milliseconds(duration: Duration) -> i64 {
     let rounded = duration.as_nanos().div_ceil(1_000_000);
@@ -232,15 +222,8 @@ pub(super) fn name_of(pattern: &'static str, key_hash: &[u8; 32]) -> Cow<'static
     }
 }
 
+/// The first six bytes of the hash.
 pub(super) fn name_of_hash(key_hash: &[u8; 32]) -> String {
-    format!("{}…", hex(&key_hash[..6]))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut digits = vec![0; 2 * bytes.len()];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        let halves = [byte >> 4, byte & 15];
-        pair.copy_from_slice(&halves.map(|half| b"0123456789abcdef"[usize::from(half)]));
-    }
-    String::from_utf8(digits).unwrap_or_default()
+    let first = u64::from_be_bytes(key_hash.first_chunk().copied().unwrap_or_default());
+    format!("{:012x}…", first >> 16)
 }

@@ -3,15 +3,15 @@
 use super::grant::Granted;
 use super::request::milliseconds;
 use super::sql::Form;
-use super::statement::{RenewColumns, SettleColumns, Statement, Value, outside_transaction};
+use super::statement::{Statement, Value, outside_transaction};
 use super::{Error, Lease};
 use crate::PoolError;
 use crate::driver::Queries;
-use crate::error::is_connection_lost;
 use crate::rows::{
-    End, Ended, Failure, Hold, Kept, Observer, Outside, Phase, Reach, Renewed, RowError, Rows,
+    End, Ended, Failure, HeldRow, Hold, Kept, Observer, Phase, Reach, Renewed, RowError, Rows,
     Settled, Step, Times, UNANSWERED, failure_of,
 };
+use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,37 +35,52 @@ impl LeaseEnd {
     };
 }
 
-/// The statements on leases, in a database or in memory.
-pub trait LeaseReach: Send + Sync + 'static {
-    /// `true` if the caller's own runtime can send for others.
-    const SENDS_HERE: bool;
+impl HeldRow for Arc<Granted> {
+    type End = LeaseEnd;
+    type Error = Error;
+    type Shown = Lease;
 
-    fn renew(
-        &self,
-        leases: Vec<Arc<Granted>>,
-        times: Times,
-    ) -> impl Future<Output = Result<Vec<Renewed>, Error>> + Send;
+    fn hold(&self) -> &Hold {
+        &self.lease.hold
+    }
 
-    fn settled(
-        &self,
-        leases: Vec<Arc<Granted>>,
-        times: Times,
-    ) -> impl Future<Output = Result<Vec<Settled>, Error>> + Send;
+    fn every(&self) -> Duration {
+        self.every
+    }
 
-    fn end(
-        &self,
-        row: Arc<Granted>,
-        end: LeaseEnd,
-        times: Times,
-        is_here: bool,
-    ) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn shown(&self) -> &Lease {
+        &self.lease
+    }
+
+    fn observer(&self) -> Option<&Observer<Lease, Error>> {
+        self.observer.as_ref()
+    }
+
+    fn shown_end(end: &LeaseEnd) -> End {
+        match end.keep {
+            Some(_) => End::Complete,
+            None => End::Release,
+        }
+    }
+
+    fn caller_waits(end: &LeaseEnd) -> Option<Duration> {
+        Some(match end.keep {
+            Some(_) => UNANSWERED,
+            None => Duration::ZERO,
+        })
+    }
 }
 
-impl<R: Reach> LeaseReach for R {
+/// The leases of one table, on the connections of one pool.
+pub struct LeaseRows<R>(pub(crate) R);
+
+impl<R: Reach> Rows for LeaseRows<R> {
+    type Row = Arc<Granted>;
+
     const SENDS_HERE: bool = R::IS_ASYNC;
 
     async fn renew(&self, leases: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.send(Renew(leases), times).await
+        self.0.send(Renew(leases), times).await
     }
 
     async fn settled(
@@ -73,26 +88,22 @@ impl<R: Reach> LeaseReach for R {
         leases: Vec<Arc<Granted>>,
         times: Times,
     ) -> Result<Vec<Settled>, Error> {
-        self.send(Settle(leases), times).await
+        self.0.send(Settle(leases), times).await
     }
 
+    /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
+    /// kept.
     async fn end(
         &self,
         row: Arc<Granted>,
-        end: LeaseEnd,
+        mut end: LeaseEnd,
         times: Times,
         is_here: bool,
     ) -> Result<bool, Error> {
-        self.send_from(is_here, EndStep(row, end), times).await
-    }
-}
-
-/// A test's transaction alone sees its leases.
-fn outside<'l>(mut leases: impl Iterator<Item = &'l Lease>) -> Outside {
-    if leases.any(|lease| lease.is_test) {
-        Outside::Useless
-    } else {
-        Outside::Trusted
+        if row.lease.hold.phase() == Phase::RolledBack {
+            end.keep = None;
+        }
+        self.0.send_from(is_here, EndStep(row, end), times).await
     }
 }
 
@@ -135,16 +146,18 @@ impl Step for Renew {
         };
         let lock = || first.name();
         outside_transaction(conn, lock)?;
-        let arrays = Arrays::new(leases, |granted| milliseconds(granted.ttl));
+        let arrays = Arrays::new(leases, |granted| milliseconds(granted.lease.hold.ttl));
         let (table, values) = (&first.table, arrays.values());
-        let statement = Statement::<RenewColumns>::new(table.texts.get(Form::Renew), &values);
+        // Its place, whether it was renewed, and otherwise whether the last commit held it.
+        let text = table.texts.get(Form::Renew);
+        let statement = Statement::<(BigInt, Bool, Bool)>::new(text, &values);
         let rows = conn.load(statement).await;
         let mut rows: Vec<(i64, bool, bool)> = table.explained(conn, rows, lock).await?;
         rows.sort_unstable();
         let mut answers = Vec::new();
         for ((_, is_renewed, is_held), granted) in rows.into_iter().zip(leases) {
             answers.push(match (is_renewed, is_held) {
-                (true, _) => Renewed::For(granted.ttl),
+                (true, _) => Renewed::For(granted.lease.hold.ttl),
                 (false, true) => Renewed::Busy,
                 (false, false) => Renewed::Gone,
             });
@@ -152,8 +165,9 @@ impl Step for Renew {
         Ok(answers)
     }
 
-    fn outside(&self) -> Outside {
-        outside(self.0.iter().map(|granted| &granted.lease))
+    /// A test's transaction alone sees its leases.
+    fn is_of_test(&self) -> bool {
+        self.0.iter().any(|granted| granted.lease.is_test)
     }
 }
 
@@ -173,9 +187,9 @@ impl Step for Settle {
         let arrays = Arrays::new(leases, |granted| granted.lease.hold.inside().transaction);
         let (table, values) = (&first.table, arrays.values());
         let text = table.texts.get(Form::Settled);
-        let rows = conn
-            .load(Statement::<SettleColumns>::new(text, &values))
-            .await;
+        // Its place, how its transaction has ended, and whether its row is kept.
+        let statement = Statement::<(BigInt, Nullable<Text>, Nullable<Bool>)>::new(text, &values);
+        let rows = conn.load(statement).await;
         let rows = table.explained(conn, rows, || first.name()).await;
         let mut rows: Vec<(i64, Option<String>, Option<bool>)> = rows?;
         rows.sort_unstable();
@@ -196,8 +210,8 @@ impl Step for Settle {
         Ok(answers)
     }
 
-    fn outside(&self) -> Outside {
-        outside(self.0.iter().map(|granted| &granted.lease))
+    fn is_of_test(&self) -> bool {
+        self.0.iter().any(|granted| granted.lease.is_test)
     }
 }
 
@@ -220,8 +234,8 @@ impl Step for EndStep {
         Ok(is_released)
     }
 
-    fn outside(&self) -> Outside {
-        outside(std::iter::once(&self.0.lease))
+    fn is_of_test(&self) -> bool {
+        self.0.lease.is_test
     }
 }
 
@@ -232,81 +246,6 @@ impl RowError for Error {
             Self::Standby { .. } => Failure::Refused,
             Self::Database(error) => failure_of(error),
             _ => Failure::Final,
-        }
-    }
-}
-
-/// Returns `true` if the server was not reached or did not answer.
-pub(super) fn is_unreachable(error: &Error) -> bool {
-    match error {
-        Error::Pool(_) | Error::BrokenConnection { .. } => true,
-        Error::Database(error) => is_connection_lost(error),
-        _ => false,
-    }
-}
-
-/// The leases of one table that one store reaches.
-pub(crate) struct LeaseRows<R>(pub(super) R);
-
-impl<R: LeaseReach> Rows for LeaseRows<R> {
-    type Row = Arc<Granted>;
-    type End = LeaseEnd;
-    type Error = Error;
-
-    fn hold(granted: &Arc<Granted>) -> &Hold {
-        &granted.lease.hold
-    }
-
-    fn every(granted: &Arc<Granted>) -> Duration {
-        granted.every
-    }
-
-    async fn renew(&self, rows: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.renew(rows, times).await
-    }
-
-    async fn settled(&self, rows: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.0.settled(rows, times).await
-    }
-
-    const SENDS_HERE: bool = R::SENDS_HERE;
-
-    /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
-    /// kept.
-    async fn end(
-        &self,
-        row: Arc<Granted>,
-        mut end: LeaseEnd,
-        times: Times,
-        is_here: bool,
-    ) -> Result<bool, Error> {
-        if row.lease.hold.phase() == Phase::RolledBack {
-            end.keep = None;
-        }
-        self.0.end(row, end, times, is_here).await
-    }
-
-    fn caller_waits(end: &LeaseEnd) -> Option<Duration> {
-        Some(match end.keep {
-            Some(_) => UNANSWERED,
-            None => Duration::ZERO,
-        })
-    }
-
-    type Shown = Lease;
-
-    fn shown(granted: &Arc<Granted>) -> &Lease {
-        &granted.lease
-    }
-
-    fn observer(granted: &Arc<Granted>) -> Option<&Observer<Lease, Error>> {
-        granted.observer.as_ref()
-    }
-
-    fn shown_end(end: &LeaseEnd) -> End {
-        match end.keep {
-            Some(_) => End::Complete,
-            None => End::Release,
         }
     }
 }
@@ -323,7 +262,7 @@ pub(super) trait KeptLease: Send + Sync {
     fn end_later(self: Box<Self>, end: LeaseEnd, alive: Alive);
 }
 
-impl<R: LeaseReach> KeptLease for Kept<LeaseRows<R>> {
+impl<R: Rows<Row = Arc<Granted>>> KeptLease for Kept<R> {
     fn end(self: Box<Self>, end: LeaseEnd) -> Ending {
         Box::pin(Kept::end(*self, end))
     }

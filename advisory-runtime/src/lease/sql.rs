@@ -84,10 +84,9 @@ pub(super) struct Texts {
     pub(super) full_name: Arc<str>,
     /// Tells its grants' advisory locks from those of other tables.
     pub(super) grant_lock: i64,
-    with_timeline: [OnceLock<Box<str>>; FORMS],
-    /// Those of grants for a server that has no timeline, or does not tell it, and for a test's
+    /// First those of grants for a server that has no timeline, or does not tell it, and for a test's
     /// transaction, which must not lock the table.
-    without_timeline: [OnceLock<Box<str>>; FORMS],
+    statements: [[OnceLock<Box<str>>; FORMS]; 2],
 }
 
 impl Texts {
@@ -99,21 +98,18 @@ impl Texts {
             name: name.into(),
             grant_lock: Derivation::Sha256.key(&format!("advisory:lease:grant:{full_name}")),
             full_name: full_name.into(),
-            with_timeline: [const { OnceLock::new() }; FORMS],
-            without_timeline: [const { OnceLock::new() }; FORMS],
+            statements: [const { [const { OnceLock::new() }; FORMS] }; 2],
         }
     }
 
     pub(super) fn get(&self, form: Form) -> &str {
-        self.with_timeline[form as usize].get_or_init(|| self.make(form, true))
+        self.of_grant(form, true)
     }
 
     /// The text of a statement that draws a number, or moves the sequence.
     pub(super) fn of_grant(&self, form: Form, has_timeline: bool) -> &str {
-        if has_timeline {
-            return self.get(form);
-        }
-        self.without_timeline[form as usize].get_or_init(|| self.make(form, false))
+        let text = &self.statements[usize::from(has_timeline)][form as usize];
+        text.get_or_init(|| self.make(form, has_timeline))
     }
 
     /// [`Form::IsCurrent`] before, between and after its values.
@@ -133,7 +129,7 @@ impl Texts {
         let (schema, name) = (&*self.schema, &*self.name);
         let table = format!("\"{schema}\".\"{name}\"");
         let sequence = format!("'\"{schema}\".\"{name}_token\"'");
-        let never = NEVER.to_string();
+        let never = format!("to_timestamp(CAST({NEVER} AS float8))");
         let bound_idle = at_most(IDLE_IN_TRANSACTION, "{remaining}", "{remaining_millis}");
         let [is_of_timeline, next] = if has_timeline {
             [IS_OF_TIMELINE, NEXT_OF_TIMELINE]
@@ -177,8 +173,7 @@ impl Texts {
             ("expires_micros", EXPIRES_MICROS),
             ("expires", expires),
             ("zero", "to_timestamp(CAST(0 AS float8))"),
-            ("never", "to_timestamp(CAST({latest} AS float8))"),
-            ("latest", &never),
+            ("never", &never),
             ("sequence", &sequence),
             ("table", &table),
             ("schema", schema),
@@ -187,7 +182,7 @@ impl Texts {
         let text = qualify(&fill_from(&text, &fragments));
         match form {
             Form::IsCurrent => text.into(),
-            _ => number(&text, names).into(),
+            _ => number(&text, &names.split(' ').collect::<Vec<_>>()).into(),
         }
     }
 }
@@ -200,25 +195,13 @@ fn fill_from(sql: &str, fragments: &[(&str, &str)]) -> String {
     })
 }
 
-/// A statement, and the order of its values.
-fn template(form: Form) -> (String, &'static [&'static str]) {
-    const OURS: &[&str] = &["key", "grant", "token"];
-    const KEEP: &[&str] = &["key", "grant", "token", "ttl"];
-    const WANTED: &[&str] = &["text", "patterns", "keys", "limit"];
-    const GRANT: &[&str] = &[
-        "key",
-        "grant",
-        "holder",
-        "text",
-        "pattern",
-        "ttl",
-        "data",
-        "lock",
-        "swept_from",
-    ];
-    const TAKE_OVER: &[&str] = &[
-        "key", "grant", "holder", "text", "pattern", "ttl", "data", "seen",
-    ];
+/// A statement, and the names of its values in their order.
+fn template(form: Form) -> (String, &'static str) {
+    const OURS: &str = "key grant token";
+    const KEEP: &str = "key grant token ttl";
+    const WANTED: &str = "text patterns keys limit";
+    const GRANT: &str = "key grant holder text pattern ttl data lock swept_from";
+    const TAKE_OVER: &str = "key grant holder text pattern ttl data seen";
     let change = |set, returning| {
         let fragments = [("set", set), ("returning", returning)];
         fill_from(include_str!("sql/change.sql"), &fragments)
@@ -227,20 +210,20 @@ fn template(form: Form) -> (String, &'static [&'static str]) {
         Form::Acquire | Form::AcquireAndSweep => (include_str!("sql/acquire.sql").into(), GRANT),
         Form::Insert => (include_str!("sql/insert.sql").into(), GRANT),
         Form::TakeOver => (include_str!("sql/take_over.sql").into(), TAKE_OVER),
-        Form::MoveSequence => (include_str!("sql/move_sequence.sql").into(), &[]),
+        Form::MoveSequence => (include_str!("sql/move_sequence.sql").into(), ""),
         Form::IsMoved => (
             "SELECT 1 FROM (SELECT pg_sequence_last_value({sequence}) AS number) AS drawn \
              WHERE drawn.number > :number AND (drawn.number >> 40) <> (:number >> 40) AND {is_of_timeline}"
                 .into(),
-            &["number"],
+            "number",
         ),
         Form::SetData => (
             change("data = :data", ""),
-            &["key", "grant", "token", "data"],
+            "key grant token data",
         ),
         Form::Renew => (
             include_str!("sql/renew.sql").into(),
-            &["keys", "grants", "tokens", "ttls"],
+            "keys grants tokens ttls",
         ),
         Form::Release => (include_str!("sql/release.sql").into(), OURS),
         Form::Free => (include_str!("sql/free.sql").into(), OURS),
@@ -254,7 +237,7 @@ fn template(form: Form) -> (String, &'static [&'static str]) {
         }
         Form::Settled => (
             include_str!("sql/settled.sql").into(),
-            &["keys", "grants", "tokens", "transactions"],
+            "keys grants tokens transactions",
         ),
         Form::Holds => (
             "SELECT 1 FROM {table} WHERE {is_ours} AND NOT is_kept AND {is_valid}".into(),
@@ -270,9 +253,9 @@ fn template(form: Form) -> (String, &'static [&'static str]) {
         Form::Between => (
             "{row} WHERE key_hash >= :first AND key_hash <= :last AND {is_valid} ORDER BY key_hash LIMIT 2"
                 .into(),
-            &["first", "last"],
+            "first last",
         ),
-        Form::List => ("{row} WHERE {is_valid} ORDER BY expires_at".into(), &[]),
+        Form::List => ("{row} WHERE {is_valid} ORDER BY expires_at".into(), ""),
         Form::Counts => (
             "SELECT pattern, count(*) FILTER (WHERE NOT is_kept), count(*) FILTER (WHERE is_kept) FROM {table} \
              WHERE {wanted} GROUP BY pattern ORDER BY count(*) DESC LIMIT :limit"
@@ -287,12 +270,12 @@ fn template(form: Form) -> (String, &'static [&'static str]) {
                 .join(" UNION ALL "),
             WANTED,
         ),
-        Form::Sweep => (include_str!("sql/sweep.sql").into(), &["limit"]),
+        Form::Sweep => (include_str!("sql/sweep.sql").into(), "limit"),
         Form::IsMissing => (
             "SELECT 1 WHERE to_regclass('{table}') IS NULL".into(),
-            &[],
+            "",
         ),
-        Form::Lacks => (include_str!("sql/lacks.sql").into(), &["rights"]),
+        Form::Lacks => (include_str!("sql/lacks.sql").into(), "rights"),
     }
 }
 

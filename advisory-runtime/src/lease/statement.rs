@@ -46,21 +46,8 @@ pub(super) type RowColumns = (
     BigInt,
 );
 
-/// A pattern, and how many of its leases are held and kept.
-pub(super) type CountColumns = (Nullable<Text>, BigInt, BigInt);
-
 /// The columns of the answer to an acquisition.
 pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, BigInt);
-
-/// The place of a lease among several, whether it was renewed, and otherwise whether it was held by
-/// the last commit.
-pub(super) type RenewColumns = (BigInt, Bool, Bool);
-
-/// The place of a lease among several, how its transaction has ended, and whether its row is kept.
-pub(super) type SettleColumns = (BigInt, Nullable<Text>, Nullable<Bool>);
-
-/// The number of the transaction, whose idle time was bounded.
-pub(super) type CompleteColumns = (BigInt, Nullable<Text>);
 
 impl<'s, Columns, const NUMBER: u8> Statement<'s, Columns, NUMBER> {
     pub(super) const fn new(text: &'s str, values: &'s [Value<'s>]) -> Self {

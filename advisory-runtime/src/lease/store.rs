@@ -1,11 +1,12 @@
 //! Where leases are: in a table that a pool reaches, or in memory.
 
-use super::rows::LeaseReach;
+use super::grant::Granted;
+use super::rows::LeaseRows;
 use super::tries::{LAST_TRY, Refusal};
 use super::{Error, Lease, Request, Row, Table};
 use crate::driver::timeout;
 use crate::pool::Pool;
-use crate::rows::{Borrowed, Keeper, Pooled, Task, UNANSWERED};
+use crate::rows::{Borrowed, Keeper, Pooled, Rows, Task, UNANSWERED};
 use crate::{Connection as _, PoolError, Wait};
 use std::panic::catch_unwind;
 use std::pin::pin;
@@ -54,11 +55,11 @@ impl Acquisition {
 pub trait Store: Clone + Send + Sync + 'static {
     /// The statements of the keeper.
     #[doc(hidden)]
-    type Reach: LeaseReach;
+    type Rows: Rows<Row = Arc<Granted>>;
 
     /// To be called on the runtime of the pool's connections.
     #[doc(hidden)]
-    fn reach(&self) -> Self::Reach;
+    fn rows(&self) -> Self::Rows;
 
     /// A number that no other store of this type has while this one exists.
     #[doc(hidden)]
@@ -111,10 +112,10 @@ pub trait Store: Clone + Send + Sync + 'static {
 }
 
 impl<P: Pool + Clone + Send + 'static> Store for P {
-    type Reach = Pooled<P>;
+    type Rows = LeaseRows<Pooled<P>>;
 
-    fn reach(&self) -> Pooled<P> {
-        Pooled::new(self.clone())
+    fn rows(&self) -> Self::Rows {
+        LeaseRows(Pooled::new(self.clone()))
     }
 
     fn identity(&self) -> Option<usize> {
@@ -147,7 +148,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         acquisition.is_sent.store(true, Ordering::Relaxed);
         let (request, grant_id) = (&acquisition.request, acquisition.grant_id);
         let pg = borrowed.pg();
-        let tried = timeout(answer, pin!(table.attempt(pg, request, grant_id))).await;
+        let tried = timeout(answer, pin!(table.grant(pg, request, grant_id, None))).await;
         let Some(tried) = tried else {
             return Err(late("the server did not answer", answer));
         };

@@ -2,13 +2,13 @@
 //! released like any other.
 
 use super::grant::Granted;
-use super::rows::{Alive, KeptLease, LeaseEnd, LeaseRows, is_unreachable};
+use super::rows::{Alive, KeptLease, LeaseEnd};
 use super::store::{Acquisition, Store};
 use super::tries::Tries;
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::PoolError;
 use crate::random::random;
-use crate::rows::{Expiry, Kept, Sent, unless};
+use crate::rows::{Expiry, Failure, Kept, RowError as _, Sent, unless};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,8 +39,6 @@ pub(super) async fn run<S: Store>(
     let leases = &unanswered.leases;
     match acquired {
         Some(Ok(lease)) => {
-            unanswered.settle();
-            let leases = &unanswered.leases;
             leases.notify(Event::Acquired(&lease));
             let kept = leases.keep(&lease, &unanswered.acquisition.request, true);
             let acquired = kept.map(|kept| (lease, Box::new(kept) as Box<dyn KeptLease>));
@@ -64,8 +62,6 @@ pub(super) async fn run<S: Store>(
                 }
                 drop(ready.send(Err(error)));
             }
-            let is_sent = &unanswered.acquisition.is_sent;
-            is_sent.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -81,14 +77,6 @@ struct Unanswered<S: Store> {
     alive: Alive,
 }
 
-impl<S: Store> Unanswered<S> {
-    /// Nothing is left that the server may have granted without an answer.
-    fn settle(&mut self) {
-        self.since = None;
-        self.acquisition.is_sent.store(false, Ordering::Relaxed);
-    }
-}
-
 impl<S: Store> Drop for Unanswered<S> {
     fn drop(&mut self) {
         let is_sent = self.acquisition.is_sent.load(Ordering::Relaxed);
@@ -102,8 +90,8 @@ impl<S: Store> Drop for Unanswered<S> {
         let lease = Lease::new(table, request, grant_id, token, until);
         if let Ok(kept) = self.leases.keep(&lease, request, false) {
             let end = LeaseEnd {
-                keep: None,
                 is_granted: false,
+                ..LeaseEnd::RELEASE
             };
             Kept::end_later(kept, end, self.alive.take());
         }
@@ -124,7 +112,6 @@ async fn acquire<S: Store>(
     let mut tries = Tries::new(&acquisition.request, &leases.table);
     let is_sent = || acquisition.is_sent.load(Ordering::Relaxed);
     loop {
-        acquisition.is_sent.store(false, Ordering::Relaxed);
         let store = &leases.store;
         let answer = store.attempt(&leases.table, acquisition, tries.left());
         // A statement that has been sent may be granted, so its answer is awaited.
@@ -134,31 +121,27 @@ async fn acquire<S: Store>(
             }
             ready.poll_closed(context)
         });
-        let refused = match unless(pin!(closed), pin!(answer)).await? {
+        let answer = unless(pin!(closed), pin!(answer)).await?;
+        let was_sent = acquisition.is_sent.swap(false, Ordering::Relaxed);
+        let refused = match answer {
             // Even if the caller is gone by now: then it is released.
             Ok(Ok(lease)) => {
+                *since = None;
                 let waited = tries.waited();
                 return Some(Ok(Lease { waited, ..lease }));
             }
             Ok(Err(refusal)) => Ok(refusal),
-            Err(error) if is_unreachable(&error) => {
-                if is_sent() {
+            Err(error) => {
+                if !matches!(error.failure(), Failure::Unreachable | Failure::Unanswered) {
+                    return Some(Err(error));
+                }
+                if was_sent {
                     *since = Some(Sent::now());
                 }
                 Err(error)
             }
-            Err(error) => {
-                acquisition.is_sent.store(false, Ordering::Relaxed);
-                return Some(Err(error));
-            }
         };
-        acquisition.is_sent.store(false, Ordering::Relaxed);
-        let pause = async {
-            match refused {
-                Ok(refusal) => tries.pause(refusal).await,
-                Err(error) => tries.pause_after(error).await,
-            }
-        };
+        let pause = tries.pause(refused);
         if let Err(error) = unless(pin!(ready.closed()), pause).await? {
             return Some(Err(error));
         }
@@ -172,14 +155,13 @@ impl<S: Store> Leases<S> {
         lease: &Lease,
         request: &Request,
         renews: bool,
-    ) -> Result<Kept<LeaseRows<S::Reach>>, PoolError> {
+    ) -> Result<Kept<S::Rows>, PoolError> {
         let row = Arc::new(Granted {
             lease: lease.clone(),
-            ttl: request.ttl,
             every: request.every(),
             observer: self.observer.clone(),
         });
-        let rows = || LeaseRows(self.store.reach());
+        let rows = || self.store.rows();
         self.store.keeper().keep(self.group(), rows, row, renews)
     }
 }

@@ -25,8 +25,6 @@ pub enum Refusal {
     },
     /// Another session wrote the row at the same moment.
     Conflict,
-    /// The server was not reached.
-    Unreachable,
 }
 
 /// The tries of one call.
@@ -81,24 +79,31 @@ impl<'c> Tries<'c> {
         }
     }
 
-    /// Waits until the next try, or fails when the wait is over or is pointless.
-    pub(super) async fn pause(&mut self, refusal: Refusal) -> Result<(), Error> {
-        let mut held_for = None;
-        match refusal {
-            Refusal::Done { remaining } => {
+    /// Waits until the next try, or fails when the wait is over or is pointless. After a try that
+    /// did not reach the server, it fails unless an earlier one found the key held.
+    pub(super) async fn pause(&mut self, refused: Result<Refusal, Error>) -> Result<(), Error> {
+        let (mut held_for, mut is_conflict) = (None, false);
+        match refused {
+            Ok(Refusal::Done { remaining }) => {
                 let lock = self.request.name();
                 return Err(Error::Done { lock, remaining });
             }
-            Refusal::Held { left, lock_timeout } => {
+            Ok(Refusal::Held { left, lock_timeout }) => {
                 held_for = (!left.is_zero()).then(|| left + Duration::from_millis(1));
                 (self.lock_timeout, self.has_met_holder) = (lock_timeout, true);
             }
-            Refusal::Conflict => self.conflicts += 1,
-            Refusal::Unreachable => {}
+            Ok(Refusal::Conflict) => {
+                self.conflicts += 1;
+                is_conflict = true;
+            }
+            Err(error) if !self.has_met_holder || self.budget() == Some(Duration::ZERO) => {
+                return Err(error);
+            }
+            Err(_) => {}
         }
         let (budget, waited) = (self.budget(), self.waited());
         if budget == Some(Duration::ZERO) {
-            if !matches!(refusal, Refusal::Conflict) || self.conflicts > CONFLICTS {
+            if !is_conflict || self.conflicts > CONFLICTS {
                 return Err(self.held(Duration::ZERO));
             }
         } else if budget.is_some_and(|budget| waited >= budget) {
@@ -111,14 +116,5 @@ impl<'c> Tries<'c> {
         let pause = bounds.into_iter().flatten().fold(pause, Duration::min);
         tokio::time::sleep_until(Instant::now() + pause).await;
         Ok(())
-    }
-
-    /// [`pause`](Self::pause) after a try that did not reach the server. Fails with the error
-    /// unless an earlier try found the key held.
-    pub(super) async fn pause_after(&mut self, error: Error) -> Result<(), Error> {
-        if !self.has_met_holder || self.budget() == Some(Duration::ZERO) {
-            return Err(error);
-        }
-        self.pause(Refusal::Unreachable).await
     }
 }

@@ -110,11 +110,7 @@ impl Telemetry {
         #[cfg(feature = "tracing")]
         self.span.record("outcome", reason);
         #[cfg(feature = "metrics")]
-        {
-            let [pattern, scope, mode] = self.labels;
-            let labels = [pattern, scope, mode, ("reason", reason)];
-            metrics::counter!("advisory_refused_total", &labels).increment(1);
-        }
+        self.count("advisory_refused_total", ("reason", reason));
     }
 
     /// The body held the lock for this long without a statement; found in debug builds.
@@ -165,10 +161,14 @@ impl Telemetry {
         #[cfg(feature = "metrics")]
         {
             metrics::histogram!("advisory_hold_seconds", &self.labels).record(held.as_secs_f64());
-            let [pattern, scope, mode] = self.labels;
-            let labels = [pattern, scope, mode, ("outcome", outcome)];
-            metrics::counter!("advisory_ended_total", &labels).increment(1);
+            self.count("advisory_ended_total", ("outcome", outcome));
         }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn count(&self, counter: &'static str, label: (&'static str, &'static str)) {
+        let [pattern, scope, mode] = self.labels;
+        metrics::counter!(counter, &[pattern, scope, mode, label]).increment(1);
     }
 
     #[cfg(feature = "tracing")]

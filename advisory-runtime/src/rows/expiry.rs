@@ -1,6 +1,5 @@
 //! The time for which this process may rely on a row that expires on the server.
 
-use super::boot_clock;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -16,7 +15,7 @@ impl Sent {
     pub(crate) fn now() -> Self {
         Self {
             steady: Instant::now(),
-            boot: boot_clock::now(),
+            boot: boot_now(),
         }
     }
 
@@ -27,7 +26,7 @@ impl Sent {
     /// The moment when the statement had waited at the server for this time. It is not later than
     /// now, although the server's clock can have been set meanwhile.
     pub(crate) fn after_wait(self, waited: Duration) -> Self {
-        let passed = boot_clock::now().saturating_sub(self.boot);
+        let passed = boot_now().saturating_sub(self.boot);
         Self {
             steady: self.steady + waited.min(self.steady.elapsed()),
             boot: self.boot + waited.min(passed),
@@ -64,8 +63,25 @@ impl Expiry {
 
     /// Returns `true` if less than `margin` is left by either clock.
     pub(crate) fn is_over_within(self, margin: Duration) -> bool {
-        Instant::now() + margin >= self.steady || boot_clock::now() + margin >= self.boot
+        Instant::now() + margin >= self.steady || boot_now() + margin >= self.boot
     }
+}
+
+/// The time since the machine was started. Nobody can set this clock.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+fn boot_now() -> Duration {
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(
+        u64::try_from(since.tv_sec).unwrap_or_default(),
+        u32::try_from(since.tv_nsec).unwrap_or_default(),
+    )
+}
+
+/// The wall clock. If it is set forward, holds end early.
+#[cfg(not(any(target_os = "android", target_os = "linux")))]
+fn boot_now() -> Duration {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -83,7 +99,7 @@ mod tests {
         assert!(!later.is_over_within(Duration::ZERO));
         assert!(later.is_over_within(MINUTE));
         // The steady clock stopped while the machine slept.
-        let boot = boot_clock::now();
+        let boot = boot_now();
         assert!(Expiry { boot, ..later }.is_over_within(Duration::ZERO));
         let boot = boot + MINUTE / 4;
         assert!(Expiry { boot, ..later }.is_over_within(MINUTE / 2));
@@ -122,5 +138,23 @@ mod tests {
         let boot = now.boot.saturating_sub(MINUTE);
         let sent = Sent { boot, ..now };
         assert!(Expiry::after(sent, MINUTE).is_over_within(Duration::ZERO));
+    }
+
+    /// The kernel's own reading of the same clock, in hundredths of a second. The wall clock is
+    /// decades away.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_boot_clock_counts_from_the_start_of_the_machine() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+            let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
+            Duration::from_secs_f64(seconds.unwrap_or_default())
+        };
+        let tick = Duration::from_millis(10);
+        let (before, seen, after) = (uptime(), boot_now(), uptime());
+        assert!(
+            before <= seen + tick && seen <= after + tick,
+            "{before:?} {seen:?} {after:?}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The state of a held row, as far as this process knows.
 
-use super::{Expiry, Sent, grace, margin, pause};
+use super::{Expiry, Sent, Stop, grace, margin, pause};
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,12 +9,11 @@ use tokio::time::Instant;
 
 /// The state that the tasks which renew, watch and end a held row share.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub struct Hold {
     state: Mutex<State>,
     since: Instant,
-    ttl: Duration,
-    margin: Duration,
-    grace: Duration,
+    /// The time that a renewal lasts.
+    pub(crate) ttl: Duration,
     /// Wakes the task that watches.
     changed: Notify,
 }
@@ -54,6 +53,13 @@ pub(crate) enum Phase {
     Ended,
 }
 
+impl Phase {
+    /// Returns `true` if the body has ended the hold, and no rollback has undone that so far.
+    pub(crate) const fn is_complete(self) -> bool {
+        matches!(self, Self::InTransaction(_) | Self::Ended)
+    }
+}
+
 impl Hold {
     /// A hold until then, whose renewals last for `ttl`.
     pub(crate) fn new(until: Expiry, ttl: Duration) -> Self {
@@ -69,8 +75,6 @@ impl Hold {
             }),
             since: Instant::now(),
             ttl,
-            margin: margin(ttl),
-            grace: grace(ttl),
             changed: Notify::new(),
         }
     }
@@ -155,7 +159,7 @@ impl Hold {
     /// The time by which the body must have stopped.
     pub(crate) fn deadline(&self) -> Instant {
         let expires = self.expires();
-        expires.checked_sub(self.margin).unwrap_or(expires)
+        expires.checked_sub(margin(self.ttl)).unwrap_or(expires)
     }
 
     /// When to renew again: as planned, unless the row does not last for long enough after that.
@@ -187,16 +191,16 @@ impl Hold {
         state.is_lost || state.phase == Phase::Ended || state.until.is_over_within(Duration::ZERO)
     }
 
-    pub(crate) fn stop(&self) -> Option<super::Stop> {
+    pub(crate) fn stop(&self) -> Option<Stop> {
         let state = self.state();
-        let is_late = || state.until.is_over_within(self.margin);
+        let is_late = || state.until.is_over_within(margin(self.ttl));
         let is_held = matches!(state.phase, Phase::Held | Phase::RolledBack);
         match state.return_by {
             // A refused renewal may come before the answer of the statement that ended the hold.
-            None if is_held && state.endings > 0 => is_late().then_some(super::Stop::Unanswered),
-            _ if is_held => (state.is_lost || is_late()).then_some(super::Stop::Lost),
+            None if is_held && state.endings > 0 => is_late().then_some(Stop::Unanswered),
+            _ if is_held => (state.is_lost || is_late()).then_some(Stop::Lost),
             // It may be asked again in the transaction that has ended the hold.
-            Some(by) => (Instant::now() >= by).then_some(super::Stop::Unanswered),
+            Some(by) => (Instant::now() >= by).then_some(Stop::Unanswered),
             None => None,
         }
     }
@@ -220,7 +224,7 @@ impl Ending<'_> {
             let now = Instant::now();
             (state.phase, state.inside) = (Phase::InTransaction(now), inside);
             // A limit beyond the clock's range never comes.
-            state.return_by = now.checked_add(self.0.grace);
+            state.return_by = now.checked_add(grace(self.0.ttl));
         }
     }
 }

@@ -8,10 +8,9 @@ mod group;
 mod kept;
 mod tries;
 
-use super::answer::{Renewed, Settled};
+use super::answer::{Renewed, RowError, Settled};
 use super::end::End;
 use super::event::{Event, Observer, tell};
-use super::failure::RowError;
 use super::hold::Hold;
 use super::reach::Times;
 use crate::PoolError;
@@ -32,19 +31,41 @@ use tokio::time::{Instant, timeout_at};
 /// How long the thread waits for another row before it ends.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// The statements on rows of one table, which are reached in one way.
-pub(crate) trait Rows: Send + Sync + Sized + 'static {
-    /// A held row; a clone is the same one.
-    type Row: Clone + Send + Sync + 'static;
-    /// How a row ends, with what belongs to it.
+/// A row that this process holds; a clone is the same one.
+pub trait HeldRow: Clone + Send + Sync + 'static {
+    /// How it ends, with what belongs to it.
     type End: Clone + Send + Sync + 'static;
     /// The product's error.
     type Error: RowError;
+    /// The row as an observer sees it.
+    type Shown;
 
-    fn hold(row: &Self::Row) -> &Hold;
+    fn hold(&self) -> &Hold;
 
     /// The time between two renewals.
-    fn every(row: &Self::Row) -> Duration;
+    fn every(&self) -> Duration;
+
+    fn shown(&self) -> &Self::Shown;
+
+    fn observer(&self) -> Option<&Observer<Self::Shown, Self::Error>>;
+
+    /// Converts an end to the one that an observer sees.
+    fn shown_end(end: &Self::End) -> End;
+
+    /// For how long the caller waits for the keeper's tries; `None` until the row expires.
+    fn caller_waits(_: &Self::End) -> Option<Duration> {
+        None
+    }
+}
+
+/// The statements on rows of one table, which are reached in one way.
+pub trait Rows: Send + Sync + Sized + 'static {
+    type Row: HeldRow;
+
+    /// `true` if the caller's own runtime can send an end.
+    const SENDS_HERE: bool;
+    /// `true` if rows that end at the same time are ended together, by [`end_all`](Self::end_all).
+    const GATHERS: bool = false;
 
     /// Renews the rows in one round trip, without waiting for locked ones. One answer for each row,
     /// in their order.
@@ -52,57 +73,39 @@ pub(crate) trait Rows: Send + Sync + Sized + 'static {
         &self,
         rows: Vec<Self::Row>,
         times: Times,
-    ) -> impl Future<Output = Result<Vec<Renewed>, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<Renewed>, ErrorOf<Self>>> + Send;
 
     /// How the transactions have ended in which these rows were ended, without waiting for them.
     fn settled(
         &self,
         rows: Vec<Self::Row>,
         times: Times,
-    ) -> impl Future<Output = Result<Vec<Settled>, Self::Error>> + Send;
-
-    /// `true` if the caller's own runtime can send an end.
-    const SENDS_HERE: bool;
+    ) -> impl Future<Output = Result<Vec<Settled>, ErrorOf<Self>>> + Send;
 
     /// Ends a row; returns `false` if it was no longer held. `is_here` is `true` on the caller's
     /// runtime, where it is tried once.
     fn end(
         &self,
         row: Self::Row,
-        end: Self::End,
+        end: EndOf<Self>,
         times: Times,
         is_here: bool,
-    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
-
-    /// `true` if rows that end at the same time are ended together, by [`end_all`](Self::end_all).
-    const GATHERS: bool = false;
+    ) -> impl Future<Output = Result<bool, ErrorOf<Self>>> + Send;
 
     /// Ends rows by one statement without waiting for locked ones. One answer for each, in their
     /// order: whether it was ended. Each of the others must be ended alone.
     fn end_all(
         &self,
-        ends: Vec<(Self::Row, Self::End)>,
+        ends: Vec<(Self::Row, EndOf<Self>)>,
         _: Times,
         _is_here: bool,
-    ) -> impl Future<Output = Result<Vec<bool>, Self::Error>> + Send {
+    ) -> impl Future<Output = Result<Vec<bool>, ErrorOf<Self>>> + Send {
         std::future::ready(Ok(vec![false; ends.len()]))
     }
-
-    /// For how long the caller waits for the keeper's tries; `None` until the row expires.
-    fn caller_waits(_: &Self::End) -> Option<Duration> {
-        None
-    }
-
-    /// The row as an observer sees it.
-    type Shown;
-
-    fn shown(row: &Self::Row) -> &Self::Shown;
-
-    fn observer(row: &Self::Row) -> Option<&Observer<Self::Shown, Self::Error>>;
-
-    /// Converts an end to the one that an observer sees.
-    fn shown_end(end: &Self::End) -> End;
 }
+
+type EndOf<R> = <<R as Rows>::Row as HeldRow>::End;
+type ErrorOf<R> = <<R as Rows>::Row as HeldRow>::Error;
 
 /// The name of a group of rows: the statements, the pool and the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,25 +134,13 @@ impl Name {
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The keeper of this process.
-static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| Arc::new(Keeper::new(Home::Thread)));
-
-/// Where a keeper runs.
-#[derive(Clone, Copy, Debug)]
-enum Home {
-    /// A thread of its own.
-    Thread,
-    /// The runtime of whoever holds the first row, for rows in memory, whose time is that
-    /// runtime's.
-    #[cfg_attr(
-        not(feature = "testing"),
-        allow(dead_code, reason = "for leases in memory")
-    )]
-    Runtime,
-}
+static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| Arc::new(Keeper::new(true)));
 
 /// Renews rows and ends them.
 pub struct Keeper {
-    home: Home,
+    /// `true` if it runs on a thread of its own; `false` on the runtime of whoever holds the first
+    /// row, for rows in memory, whose time is that runtime's.
+    has_thread: bool,
     state: Mutex<State>,
     /// Wakes the loop before the time that it has planned.
     wake: Notify,
@@ -170,14 +161,19 @@ struct State {
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("Keeper");
-        debug.field("home", &self.home).finish_non_exhaustive()
+        debug
+            .field("has_thread", &self.has_thread)
+            .finish_non_exhaustive()
     }
 }
 
 impl Keeper {
-    fn new(home: Home) -> Self {
-        let (state, wake) = (Mutex::default(), Notify::new());
-        Self { home, state, wake }
+    fn new(has_thread: bool) -> Self {
+        Self {
+            has_thread,
+            state: Mutex::default(),
+            wake: Notify::new(),
+        }
     }
 
     pub(crate) fn of_process() -> &'static Arc<Self> {
@@ -187,7 +183,7 @@ impl Keeper {
     /// A keeper on the runtime of whoever holds its first row.
     #[cfg(feature = "testing")]
     pub(crate) fn on_runtime() -> Arc<Self> {
-        Arc::new(Self::new(Home::Runtime))
+        Arc::new(Self::new(false))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -221,15 +217,16 @@ impl Keeper {
         self.start(&mut state)?;
         let group = state.groups.entry(name.clone());
         let group = group.or_insert_with(|| Arc::new(Group::new(rows(), name)));
-        let Ok(group) = Arc::clone(group).into_any().downcast::<Group<R>>() else {
+        let group: Arc<dyn Any + Send + Sync> = Arc::<dyn Due>::clone(group);
+        let Ok(group) = group.downcast::<Group<R>>() else {
             return Err(PoolError::new("two kinds of rows have one name"));
         };
         let now = Instant::now();
         let next_of = |row: &R::Row| {
             // Of a grant whose answer was lost, and of a row that was claimed long ago, less than a
             // whole ttl is left.
-            let left = R::hold(row).deadline().saturating_duration_since(now);
-            renews.then(|| now + R::every(row).min(left / 2))
+            let left = row.hold().deadline().saturating_duration_since(now);
+            renews.then(|| now + row.every().min(left / 2))
         };
         let first = kept.iter().filter_map(next_of).min();
         let ids = group.insert(kept.iter().map(|row| (row.clone(), next_of(row))));
@@ -274,26 +271,23 @@ impl Keeper {
             return Ok(());
         }
         let keeper = Arc::clone(self);
-        let runtime = match self.home {
-            Home::Runtime => {
-                let runtime = Handle::try_current().map_err(PoolError::new)?;
-                drop(runtime.spawn(keeper.run()));
-                runtime
-            }
-            Home::Thread => {
-                let (started, runtime) = mpsc::channel();
-                let thread = thread::Builder::new().name("advisory-rows".to_owned());
-                let run = move || match Builder::new_current_thread().enable_all().build() {
-                    Ok(runtime) => {
-                        drop(started.send(Ok(runtime.handle().clone())));
-                        runtime.block_on(keeper.run());
-                    }
-                    Err(error) => drop(started.send(Err(error))),
-                };
-                drop(thread.spawn(run).map_err(PoolError::new)?);
-                let runtime = runtime.recv().map_err(PoolError::new)?;
-                runtime.map_err(PoolError::new)?
-            }
+        let runtime = if self.has_thread {
+            let (started, runtime) = mpsc::channel();
+            let thread = thread::Builder::new().name("advisory-rows".to_owned());
+            let run = move || match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => {
+                    drop(started.send(Ok(runtime.handle().clone())));
+                    runtime.block_on(keeper.run());
+                }
+                Err(error) => drop(started.send(Err(error))),
+            };
+            drop(thread.spawn(run).map_err(PoolError::new)?);
+            let runtime = runtime.recv().map_err(PoolError::new)?;
+            runtime.map_err(PoolError::new)?
+        } else {
+            let runtime = Handle::try_current().map_err(PoolError::new)?;
+            drop(runtime.spawn(keeper.run()));
+            runtime
         };
         state.runtime = Some(runtime);
         Ok(())
@@ -313,9 +307,10 @@ impl Keeper {
             let next = {
                 let mut state = self.state();
                 let is_idle = state.groups.is_empty() && state.tasks == 0;
-                let linger = match self.home {
-                    Home::Thread => LINGER,
-                    Home::Runtime => Duration::ZERO,
+                let linger = if self.has_thread {
+                    LINGER
+                } else {
+                    Duration::ZERO
                 };
                 let end = is_idle.then(|| *idle_since.get_or_insert(now) + linger);
                 if end.is_some_and(|end| now >= end) {
@@ -343,7 +338,7 @@ impl Keeper {
         let mut state = self.state();
         if state.groups.get(name).is_some_and(|group| group.is_empty()) {
             state.groups.remove(name);
-            if state.groups.is_empty() && matches!(self.home, Home::Runtime) {
+            if state.groups.is_empty() && !self.has_thread {
                 self.wake.notify_one();
             }
         }
@@ -374,20 +369,15 @@ impl Drop for Running {
 }
 
 /// Tells the program's observer.
-fn observe<'e, R: Rows>(
-    row: &'e R::Row,
+fn observe<'e, R: HeldRow>(
+    row: &'e R,
     event: impl FnOnce(&'e R::Shown) -> Event<'e, R::Shown, R::Error>,
 ) {
-    let observer = R::observer(row);
-    if observer.is_some() {
-        tell(observer, event(R::shown(row)));
-    }
+    tell(row.observer(), event(row.shown()));
 }
 
 /// A group of rows, whatever they are.
-trait Due: Send + Sync {
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-
+trait Due: Any + Send + Sync {
     fn is_empty(&self) -> bool;
 
     /// When the first row is due.

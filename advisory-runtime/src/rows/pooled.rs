@@ -1,7 +1,7 @@
 //! A pool of diesel-async's connections.
 
 use super::reach::{
-    Outside, Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
+    Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
 };
 use super::{Task, unless};
 use crate::driver::{Driver, timeout};
@@ -86,14 +86,14 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
     }
 
     /// The answer on a connection of the pool, which is asked for on the program's runtime.
-    fn on_pool<S: Step>(
+    async fn on_pool<S: Step>(
         &self,
         step: Arc<S>,
         answer: Duration,
-    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send + use<S, P> {
+    ) -> Result<S::Answer, S::Error> {
         let (mut reply, answered) = oneshot::channel();
-        let pool = self.pool.clone();
         if let Some(runtime) = &self.runtime {
+            let pool = self.pool.clone();
             let task: Task = Box::pin(async move {
                 // Once nobody waits for the answer, this no longer waits for a connection.
                 let conn = unless(pin!(reply.closed()), pin!(pool.connection())).await;
@@ -108,10 +108,8 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
         } else {
             drop(reply);
         }
-        async move {
-            let answered = answered.await;
-            answered.unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
-        }
+        let answered = answered.await;
+        answered.unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
     }
 
     /// The answer on a connection outside the pool. A renewal does not wait for another one's
@@ -141,10 +139,7 @@ impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
     async fn send_here<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
         // A pool can close a connection that is no longer waited for while it is being checked, and
         // with it a test's transaction.
-        let soon = match step.outside() {
-            Outside::Useless => times.answer,
-            _ => times.soon,
-        };
+        let soon = times.on_pool(&step);
         let conn = timeout(soon, pin!(self.pool.connection())).await;
         match conn {
             Some(conn) => send_on(conn?, &step, times.answer).await,

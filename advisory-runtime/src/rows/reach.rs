@@ -7,7 +7,7 @@
 //! counts.
 
 use super::UNANSWERED;
-use super::failure::{Failure, RowError};
+use super::answer::{Failure, RowError};
 use crate::PoolError;
 use crate::driver::Queries;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -38,6 +38,15 @@ impl Times {
         }
     }
 
+    /// How long the pool's connection may take before another one is used.
+    pub(super) fn on_pool(self, step: &impl Step) -> Duration {
+        if step.is_of_test() {
+            self.answer
+        } else {
+            self.soon
+        }
+    }
+
     /// For a question about a transaction that has ended a row: its answer counts after the expiry
     /// too.
     pub(crate) fn of_settling(self) -> Self {
@@ -46,16 +55,6 @@ impl Times {
             ..self
         }
     }
-}
-
-/// How far to trust an answer on a connection outside the pool, which the pool has not set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outside {
-    Trusted,
-    /// A row that it does not find can be one that its `search_path` or its role hides.
-    Doubted,
-    /// Only the pool's connection sees the row, in the open transaction of a test.
-    Useless,
 }
 
 /// A statement that can be sent again on another connection.
@@ -77,11 +76,13 @@ pub(crate) trait Step: Send + Sync + 'static {
         conn: &mut D,
     ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
-    fn outside(&self) -> Outside {
-        Outside::Doubted
+    /// Returns `true` if only the pool's connection sees the row, in the open transaction of a test.
+    fn is_of_test(&self) -> bool {
+        false
     }
 
-    /// Returns the part of an answer that can be trusted if the connection is outside the pool.
+    /// Returns the part of an answer that can be trusted if the connection is outside the pool,
+    /// which has not set it up: its `search_path` or its role can hide a row.
     fn doubted(answer: Self::Answer) -> Option<Self::Answer> {
         Some(answer)
     }
@@ -135,11 +136,8 @@ pub(crate) async fn first_answer<S: Step>(
     pooled: impl Future<Output = Result<S::Answer, S::Error>>,
     own: impl Future<Output = Result<S::Answer, S::Error>>,
 ) -> Result<S::Answer, S::Error> {
-    let (mut pooled, outside) = (pin!(pooled), step.outside());
-    let soon = match outside {
-        Outside::Useless => times.answer,
-        _ => times.soon,
-    };
+    let mut pooled = pin!(pooled);
+    let soon = times.on_pool(step);
     // The answer on the pool's connection, while the other connection is awaited.
     let mut said = match timeout(soon, pooled.as_mut()).await {
         Ok(Ok(answer)) => return Ok(answer),
@@ -147,19 +145,14 @@ pub(crate) async fn first_answer<S: Step>(
         Ok(Err(error)) => Some(Err(error)),
         Err(_) => None,
     };
-    if outside == Outside::Useless {
+    if step.is_of_test() {
         return said.unwrap_or_else(|| Err(no_connection(soon).into()));
     }
     let (mut own, mut is_own_over) = (pin!(own), false);
     let first = poll_fn(|context| {
         if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
             is_own_over = true;
-            let answered = answered.ok();
-            let answered = match outside {
-                Outside::Doubted => answered.and_then(S::doubted),
-                _ => answered,
-            };
-            if let Some(answer) = answered {
+            if let Some(answer) = answered.ok().and_then(S::doubted) {
                 return Poll::Ready(Ok(answer));
             }
         }

@@ -1,7 +1,7 @@
 //! Assertions about calls: that they take their lock, that they wait for a holder, and how two of
 //! them interleave.
 
-use super::observer::{Observer, Watched};
+use super::observer::{Observer, Watched, is_seen};
 use crate::{Connection, Error, LockGuard, Request, lock};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Debug;
@@ -45,14 +45,11 @@ impl<C: Connection> Observer<C> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn assert_locked<F>(
+    pub fn assert_locked<F: Future<Output: Debug>>(
         &mut self,
         keys: impl Into<Request>,
         call: F,
-    ) -> impl Future<Output = F::Output>
-    where
-        F: Future<Output: Debug>,
-    {
+    ) -> impl Future<Output = F::Output> {
         let at = Location::caller();
         async move {
             let watched = Watched::new(&keys.into(), at);
@@ -76,14 +73,11 @@ impl<C: Connection> Observer<C> {
     /// If the call ends and was not seen to wait; the message has its result. If it does not wait
     /// in time; the observer's connection is closed.
     #[track_caller]
-    pub fn assert_waits<F>(
+    pub fn assert_waits<F: Future<Output: Debug>>(
         &mut self,
         keys: impl Into<Request>,
         call: F,
-    ) -> impl Future<Output = F::Output>
-    where
-        F: Future<Output: Debug>,
-    {
+    ) -> impl Future<Output = F::Output> {
         let at = Location::caller();
         async move {
             let request = keys.into();
@@ -204,16 +198,12 @@ impl<C: Connection> Observer<C> {
     /// # async fn book(_: &mut AsyncPgConnection, _: &str) -> QueryResult<bool> { Ok(true) }
     /// ```
     #[track_caller]
-    pub fn interleave<A, B>(
+    pub fn interleave<A: Future<Output: Debug>, B: Future<Output: Debug>>(
         &mut self,
         keys: impl Into<Request>,
         first: A,
         second: B,
-    ) -> impl Future<Output = (A::Output, B::Output)>
-    where
-        A: Future<Output: Debug>,
-        B: Future<Output: Debug>,
-    {
+    ) -> impl Future<Output = (A::Output, B::Output)> {
         let at = Location::caller();
         async move {
             let watched = Watched::new(&keys.into(), at);
@@ -241,7 +231,7 @@ impl<C: Connection> Observer<C> {
 
     async fn assert_free(&mut self, watched: &Watched) {
         for key in &watched.keys {
-            if watched.is_seen(self.conn.pg(), *key, true).await {
+            if is_seen(self.conn.pg(), *key, true, watched.at).await {
                 let names = &watched.names;
                 watched.fail(&format!(
                     "somebody holds the advisory {names} before the call"

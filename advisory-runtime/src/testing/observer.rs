@@ -38,7 +38,7 @@ pub struct Observer<C> {
 pub(super) struct Watched {
     pub(super) keys: Vec<Key>,
     pub(super) names: String,
-    at: &'static Location<'static>,
+    pub(super) at: &'static Location<'static>,
 }
 
 impl Watched {
@@ -65,20 +65,10 @@ impl Watched {
         fail(self.at, what)
     }
 
-    /// Returns whether a session holds the key or, if not `is_granted`, waits for it.
-    pub(super) async fn is_seen(
-        &self,
-        conn: &mut AsyncPgConnection,
-        key: Key,
-        is_granted: bool,
-    ) -> bool {
-        is_seen(conn, key, is_granted, self.at).await
-    }
-
     /// Returns whether all keys are held or, if not `is_granted`, one is waited for.
     pub(super) async fn are_seen(&self, conn: &mut AsyncPgConnection, is_granted: bool) -> bool {
         for key in &self.keys {
-            if self.is_seen(conn, *key, is_granted).await != is_granted {
+            if is_seen(conn, *key, is_granted, self.at).await != is_granted {
                 return !is_granted;
             }
         }
@@ -145,7 +135,7 @@ impl<C: Connection> Observer<C> {
         async move {
             let (number, watched) = (key.key(), Watched::new(&key.into(), at));
             let end = Instant::now() + self.timeout;
-            while watched.is_seen(self.conn.pg(), number, granted).await != there {
+            while is_seen(self.conn.pg(), number, granted, at).await != there {
                 if Instant::now() >= end {
                     watched.fail(&format!("{otherwise} the advisory {}", watched.names));
                 }
@@ -155,7 +145,8 @@ impl<C: Connection> Observer<C> {
     }
 }
 
-async fn is_seen(
+/// Returns whether a session holds the key or, if not `is_granted`, waits for it.
+pub(super) async fn is_seen(
     conn: &mut AsyncPgConnection,
     key: Key,
     is_granted: bool,

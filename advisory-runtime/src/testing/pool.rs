@@ -1,10 +1,8 @@
 //! A check that a pool replaces the connections that dropped calls have closed.
 
 use super::fail;
-#[cfg(feature = "r2d2")]
-use crate::PoolError;
 use crate::driver::Driver;
-use crate::{Connection, Pool};
+use crate::{Connection, Pool, PoolError};
 use std::panic::Location;
 
 /// The number of connections to take from the pool: more than it has idle ones.
@@ -34,11 +32,11 @@ const LOOKS: usize = 100;
 pub fn assert_replaces_broken<P: Pool>(pool: &P) -> impl Future<Output = ()> {
     let at = Location::caller();
     async move {
-        let mut closed = connection(pool, at).await;
+        let mut closed = borrowed(pool.connection().await, at);
         closed.pg().close(false);
         drop(closed);
         for _ in 0..LOOKS {
-            if connection(pool, at).await.pg().is_broken() {
+            if borrowed(pool.connection().await, at).pg().is_broken() {
                 fail(
                     at,
                     "the pool gives out a connection that a dropped call has closed: its manager must reject one for which \
@@ -49,11 +47,8 @@ pub fn assert_replaces_broken<P: Pool>(pool: &P) -> impl Future<Output = ()> {
     }
 }
 
-async fn connection<'p, P: Pool>(pool: &'p P, at: &Location<'_>) -> P::Connection<'p> {
-    match pool.connection().await {
-        Ok(conn) => conn,
-        Err(error) => fail(at, &error.to_string()),
-    }
+fn borrowed<C>(conn: Result<C, PoolError>, at: &Location<'_>) -> C {
+    conn.unwrap_or_else(|error| fail(at, &error.to_string()))
 }
 
 /// Asserts that a pool of r2d2 replaces a connection that a locked call has closed, as
@@ -71,10 +66,7 @@ where
     M: diesel::r2d2::ManageConnection<Connection = diesel::PgConnection>,
 {
     let at = Location::caller();
-    let connection = || match pool.get() {
-        Ok(conn) => conn,
-        Err(error) => fail(at, &PoolError::new(error).to_string()),
-    };
+    let connection = || borrowed(pool.get().map_err(PoolError::new), at);
     let mut closed = connection();
     Driver::close(&mut *closed, false);
     drop(closed);

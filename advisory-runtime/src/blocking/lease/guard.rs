@@ -1,15 +1,61 @@
-//! Runs a blocking body under a lease that is renewed in the background, and ends the lease.
+//! A granted lease, and the guard that runs a blocking body under it.
 
-use super::{Error, Lease};
-use crate::driver::{wait, wait_at_most};
+use super::Error;
+use crate::blocking::Connection;
+use crate::driver::{block_on, wait, wait_at_most};
 use crate::{DeclaredLock, Holding, lease};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// How long a drop waits for the release. After it the release goes on in the background.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// A lease that is renewed until it is finished or dropped; as
-/// [`lease::LeaseGuard`](crate::lease::LeaseGuard).
+/// A granted lease, as [`lease::Lease`]: its token, and the [`fence`](Self::fence) for blocking
+/// connections.
+///
+/// A clone is the same lease.
+///
+/// ```no_run
+/// use advisory_runtime::blocking::lease::Lease;
+/// use advisory_runtime::lease::Error;
+/// use diesel::PgConnection;
+///
+/// fn publish(conn: &mut PgConnection, lease: &Lease) -> Result<(), Error> {
+///     conn.transaction(|conn| {
+///         lease.fence(conn)?;
+///         let publish = "UPDATE reports SET is_public = true WHERE month = '2026-11'";
+///         diesel::sql_query(publish).execute(conn)?;
+///         Ok(())
+///     })
+/// }
+/// # use diesel::prelude::*;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lease(pub(super) lease::Lease);
+
+impl Lease {
+    /// Checks in the open transaction that the token is current; as [`lease::Lease::fence`].
+    pub fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        block_on(self.0.fence_on(conn.pg()))
+    }
+
+    /// Marks the work as done in the transaction that writes its results; as
+    /// [`lease::Lease::complete`].
+    pub fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        block_on(self.0.complete_on(conn.pg()))
+    }
+}
+
+/// The token, the remaining time, and what else does not need a connection.
+impl Deref for Lease {
+    type Target = lease::Lease;
+
+    fn deref(&self) -> &lease::Lease {
+        &self.0
+    }
+}
+
+/// A lease that is renewed until it is finished or dropped; as [`lease::LeaseGuard`].
 ///
 /// It borrows nothing, so it can be stored in a struct or moved to a thread. Dropping it, also by a
 /// panic, releases the lease, and waits at most a second for that. If the process dies, the lease
@@ -55,7 +101,7 @@ impl LeaseGuard {
     }
 
     /// Runs a body under the lease, and gives it a [`Holding`]; as
-    /// [`lease::LeaseGuard::run_holding`](crate::lease::LeaseGuard::run_holding).
+    /// [`lease::LeaseGuard::run_holding`].
     pub fn run_holding<'h, K: DeclaredLock, T>(
         &'h mut self,
         key: &'h K,
@@ -68,7 +114,7 @@ impl LeaseGuard {
     }
 
     /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as
-    /// done for that time; as [`lease::LeaseGuard::finish`](crate::lease::LeaseGuard::finish).
+    /// done for that time; as [`lease::LeaseGuard::finish`].
     pub fn finish<T, E: From<Error>>(mut self, result: Result<T, E>) -> Result<T, E> {
         wait(self.inner.finish_recorded(result))?
     }

@@ -1,10 +1,17 @@
 //! Acquires leases on connections of a blocking pool.
 
-use super::store::Blocking;
 use super::{Error, Event, Lease, LeaseGuard, Request, Row};
-use crate::blocking::Pool;
-use crate::driver::wait;
+use crate::blocking::reach::{OnThread, Threaded};
+use crate::blocking::{Connection as _, Pool};
+use crate::driver::{block_on, wait};
 use crate::lease;
+use crate::lease::rows::LeaseRows;
+use crate::lease::store::{Acquisition, Store, late};
+use crate::lease::tries::{LAST_TRY, Refusal};
+use crate::rows::{Keeper, UNANSWERED};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 
 /// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is
 /// finished or dropped: [`Leases::acquire`].
@@ -25,8 +32,7 @@ pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     Leases::new(pool.clone()).acquire(request)
 }
 
-/// A lease table, and the blocking pool whose connections reach it; as
-/// [`lease::Leases`](crate::lease::Leases).
+/// A lease table, and the blocking pool whose connections reach it; as [`lease::Leases`].
 ///
 /// # Examples
 ///
@@ -72,8 +78,8 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
     }
 
     /// Acquires a lease, and renews it in the background until it is finished or dropped; as
-    /// [`lease::Leases::acquire`](crate::lease::Leases::acquire). A call that waits holds no
-    /// connection of the pool between two tries.
+    /// [`lease::Leases::acquire`]. A call that waits holds no connection of the pool between two
+    /// tries.
     ///
     /// # Errors
     ///
@@ -86,15 +92,81 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
         )?))
     }
 
-    /// Asks the server whether the lease is held; as
-    /// [`lease::Leases::holds`](crate::lease::Leases::holds).
+    /// Asks the server whether the lease is held; as [`lease::Leases::holds`].
     pub fn holds(&self, lease: &Lease) -> Result<bool, Error> {
         wait(self.0.holds(lease))
     }
 
-    /// Lists the leases of the table on a connection of the pool; as
-    /// [`lease::Leases::list`](crate::lease::Leases::list).
+    /// Lists the leases of the table on a connection of the pool; as [`lease::Leases::list`].
     pub fn list(&self) -> Result<Vec<Row>, Error> {
         wait(self.0.list())
+    }
+}
+
+/// Leases on the connections of a blocking pool.
+#[derive(Clone)]
+struct Blocking<P>(P);
+
+impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
+    type Rows = LeaseRows<Threaded<P>>;
+
+    fn rows(&self) -> Self::Rows {
+        LeaseRows(Threaded::new(self.0.clone()))
+    }
+
+    fn identity(&self) -> Option<usize> {
+        self.0.identity()
+    }
+
+    fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Result<(), &'static str> {
+        if Keeper::of_process().spawn(Box::pin(task)) {
+            Ok(())
+        } else {
+            Err("the thread for the renewals could not be started")
+        }
+    }
+
+    /// On a thread of its own, so that one without an answer stops nothing else.
+    async fn attempt(
+        &self,
+        table: &lease::Table,
+        acquisition: &Acquisition,
+        within: Option<Duration>,
+    ) -> Result<Result<lease::Lease, Refusal>, Error> {
+        let since = Instant::now();
+        let connect = OnThread::connect(self.0.clone(), false);
+        let conn = match within.or(acquisition.connection_limit()) {
+            None => connect.await?,
+            Some(limit) => match timeout(limit, connect).await {
+                Ok(conn) => conn?,
+                Err(_) => return Err(late("could not get a connection from the pool", limit)),
+            },
+        };
+        let limit = within.map_or(UNANSWERED, |within| {
+            within.saturating_sub(since.elapsed()).max(LAST_TRY)
+        });
+        let (table, request) = (table.clone(), acquisition.request.clone());
+        let grant_id = acquisition.grant_id;
+        acquisition.is_sent.store(true, Ordering::Relaxed);
+        let tried = conn.answer(move |conn| block_on(table.grant(conn, &request, grant_id, None)));
+        match timeout(limit, tried).await {
+            Ok(tried) => tried?,
+            Err(_) => Err(late("the server did not answer", limit)),
+        }
+    }
+
+    async fn holds(&self, table: &lease::Table, lease: &lease::Lease) -> Result<bool, Error> {
+        let mut conn = self.0.connection()?;
+        block_on(table.holds_on(conn.pg(), lease))
+    }
+
+    async fn list(&self, table: &lease::Table) -> Result<Vec<Row>, Error> {
+        let mut conn = self.0.connection()?;
+        block_on(table.list_on(conn.pg()))
+    }
+
+    async fn sweep(&self, table: &lease::Table) -> Result<usize, Error> {
+        let mut conn = self.0.connection()?;
+        block_on(table.sweep_on(conn.pg()))
     }
 }

@@ -6,8 +6,8 @@ use crate::driver::block_on;
 use crate::lease;
 use std::ops::Deref;
 
-/// A lease table on blocking connections, as [`lease::Table`](crate::lease::Table); from that one
-/// for another name or holder.
+/// A lease table on blocking connections, as [`lease::Table`]; from that one for another name or
+/// holder.
 ///
 /// ```
 /// use advisory_runtime::{blocking, lease::Table};
@@ -26,14 +26,12 @@ impl Table {
         Self::default()
     }
 
-    /// Creates the table if it does not exist; as
-    /// [`lease::Table::set_up`](crate::lease::Table::set_up).
+    /// Creates the table if it does not exist; as [`lease::Table::set_up`].
     pub fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         block_on(self.0.set_up_on(conn.pg()))
     }
 
-    /// Returns the row of a key that is held or done; as
-    /// [`lease::Table::find`](crate::lease::Table::find).
+    /// Returns the row of a key that is held or done; as [`lease::Table::find`].
     pub fn find<C: Connection>(
         &self,
         conn: &mut C,
@@ -42,18 +40,17 @@ impl Table {
         block_on(self.0.find_hash(conn.pg(), key.into().key_hash))
     }
 
-    /// Lists every held lease and done key; as [`lease::Table::list`](crate::lease::Table::list).
+    /// Lists every held lease and done key; as [`lease::Table::list`].
     pub fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
         block_on(self.0.list_on(conn.pg()))
     }
 
-    /// Removes all expired rows; as [`lease::Table::sweep`](crate::lease::Table::sweep).
+    /// Removes all expired rows; as [`lease::Table::sweep`].
     pub fn sweep<C: Connection>(&self, conn: &mut C) -> Result<usize, Error> {
         block_on(self.0.sweep_on(conn.pg()))
     }
 
-    /// Takes over a lease whose token one has seen; as
-    /// [`lease::Table::take_over`](crate::lease::Table::take_over).
+    /// Takes over a lease whose token one has seen; as [`lease::Table::take_over`].
     pub fn take_over<C: Connection>(
         &self,
         conn: &mut C,
@@ -64,14 +61,12 @@ impl Table {
         Ok(lease?.map(Lease))
     }
 
-    /// Frees the key of a row that has been shown; as
-    /// [`lease::Table::free`](crate::lease::Table::free).
+    /// Frees the key of a row that has been shown; as [`lease::Table::free`].
     pub fn free<C: Connection>(&self, conn: &mut C, row: &Row) -> Result<bool, Error> {
         block_on(self.0.free_on(conn.pg(), row))
     }
 
-    /// Sets the holder's data, or erases it; as
-    /// [`lease::Table::set_data`](crate::lease::Table::set_data).
+    /// Sets the holder's data, or erases it; as [`lease::Table::set_data`].
     pub fn set_data<C: Connection>(
         &self,
         conn: &mut C,
@@ -81,7 +76,7 @@ impl Table {
         block_on(self.0.set_data_on(conn.pg(), lease, data))
     }
 
-    /// Releases a lease; as [`lease::Table::release`](crate::lease::Table::release).
+    /// Releases a lease; as [`lease::Table::release`].
     pub fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         block_on(self.0.release_on(conn.pg(), lease))
     }

@@ -62,27 +62,18 @@ impl fmt::Display for Error {
                 "this role lacks a right that leases in `{table}` need: run `GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO \
                  <role>` and `GRANT USAGE, UPDATE ON SEQUENCE {table}_token TO <role>`"
             ),
-            Self::Lost { lock, .. } => CommonMessage::Lost.write(f, &Subject(lock)),
-            Self::RolledBack { lock, .. } => CommonMessage::RolledBack.write(f, &Subject(lock)),
-            Self::CommitUnknown { lock, .. } => {
-                CommonMessage::CommitUnknown.write(f, &Subject(lock))
-            }
-            Self::InTransaction { lock } => CommonMessage::InTransaction.write(f, &Subject(lock)),
-            Self::Standby { lock } => CommonMessage::Standby.write(f, &Subject(lock)),
-            Self::BrokenConnection { lock } => {
-                CommonMessage::BrokenConnection.write(f, &Subject(lock))
-            }
+            Self::Lost { lock, .. } => common(f, CommonMessage::Lost, lock),
+            Self::RolledBack { lock, .. } => common(f, CommonMessage::RolledBack, lock),
+            Self::CommitUnknown { lock, .. } => common(f, CommonMessage::CommitUnknown, lock),
+            Self::InTransaction { lock } => common(f, CommonMessage::InTransaction, lock),
+            Self::Standby { lock } => common(f, CommonMessage::Standby, lock),
+            Self::BrokenConnection { lock } => common(f, CommonMessage::BrokenConnection, lock),
             Self::Pool(error) => fmt::Display::fmt(error, f),
             Self::Database(error) => fmt::Display::fmt(error, f),
         }
     }
 }
 
-/// A lease as its messages call it.
-struct Subject<'l>(&'l str);
-
-impl fmt::Display for Subject<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lease `{}`", self.0)
-    }
+fn common(f: &mut fmt::Formatter<'_>, message: CommonMessage, lock: &str) -> fmt::Result {
+    message.write(f, &format_args!("lease `{lock}`"))
 }

@@ -1,16 +1,14 @@
 //! The rows of one table, which the keeper renews together.
 
-use super::{Due, Keeper, Name, Queue, Rows, Task, observe};
+use super::{Due, EndOf, ErrorOf, HeldRow, Keeper, Name, Queue, Rows, Task, observe};
 use crate::PoolError;
-use crate::rows::answer::{Renewed, Settled};
+use crate::rows::answer::{Failure, Renewed, RowError, Settled};
 use crate::rows::event::Event;
 use crate::rows::expiry::Sent;
-use crate::rows::failure::{Failure, RowError};
 use crate::rows::hold::Phase;
 use crate::rows::pause;
 use crate::rows::reach::Times;
 use diesel::result::Error as DieselError;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
@@ -96,12 +94,12 @@ impl<R: Rows> Group<R> {
             .any(|slot| slot.next.is_some_and(|next| next <= now));
         if is_due {
             for (id, slot) in &mut slots.by_id {
-                let soon = now + R::every(&slot.row) / 4;
+                let soon = now + slot.row.every() / 4;
                 if slot.next.is_none_or(|next| next > soon) {
                     continue;
                 }
                 slot.next = None;
-                let hold = R::hold(&slot.row);
+                let hold = slot.row.hold();
                 match hold.phase() {
                     Phase::Ended => {}
                     // The answer to its commit may never come.
@@ -121,15 +119,15 @@ impl<R: Rows> Group<R> {
         }
         drop(slots);
         for row in lost {
-            observe::<R>(&row, Event::Lost);
+            observe(&row, Event::Lost);
         }
         [renewed, in_transaction]
     }
 
     fn times(rows: &[(u64, R::Row)]) -> Times {
         let now = Instant::now();
-        let every = rows.iter().map(|(_, row)| R::every(row)).min();
-        let left = rows.iter().map(|(_, row)| R::hold(row).expires());
+        let every = rows.iter().map(|(_, row)| row.every()).min();
+        let left = rows.iter().map(|(_, row)| row.hold().expires());
         let left = left
             .min()
             .map(|expires| expires.saturating_duration_since(now));
@@ -149,7 +147,7 @@ impl<R: Rows> Group<R> {
                     }
                     continue;
                 }
-                Ok(_) => R::Error::from(PoolError::new("an answer has another number of rows")),
+                Ok(_) => ErrorOf::<R>::from(PoolError::new("an answer has another number of rows")),
                 Err(error) => error,
             };
             let is_refused = matches!(error.failure(), Failure::Refused | Failure::Final);
@@ -159,8 +157,8 @@ impl<R: Rows> Group<R> {
                 continue;
             }
             for (id, row) in &batch {
-                observe::<R>(row, |row| Event::RenewalFailed(row, &error));
-                self.set_next(*id, Some(Instant::now() + pause(R::every(row))));
+                observe(row, |row| Event::RenewalFailed(row, &error));
+                self.set_next(*id, Some(Instant::now() + pause(row.every())));
             }
             // Diesel's errors cannot be cloned: the first row gets this one, and the others its
             // text.
@@ -168,17 +166,17 @@ impl<R: Rows> Group<R> {
             let mut reason = Some(error.into());
             for (_, row) in batch {
                 let copy = || DieselError::QueryBuilderError(text.clone().into());
-                R::hold(&row).blame(reason.take().unwrap_or_else(copy));
+                row.hold().blame(reason.take().unwrap_or_else(copy));
             }
         }
     }
 
     fn renewed(&self, id: u64, row: &R::Row, sent: Sent, answer: Renewed) {
-        let (hold, every) = (R::hold(row), R::every(row));
+        let (hold, every) = (row.hold(), row.every());
         let next = match answer {
             Renewed::For(lasts) => {
                 hold.renewed(sent, lasts);
-                observe::<R>(row, Event::Renewed);
+                observe(row, Event::Renewed);
                 Some(hold.next_renewal(sent.steady() + every, every))
             }
             Renewed::Busy => Some(Instant::now() + pause(every)),
@@ -189,7 +187,7 @@ impl<R: Rows> Group<R> {
             Renewed::Gone => {
                 hold.lose();
                 if hold.is_lost() {
-                    observe::<R>(row, Event::Lost);
+                    observe(row, Event::Lost);
                 }
                 None
             }
@@ -199,7 +197,7 @@ impl<R: Rows> Group<R> {
 
     /// Finds out if the transactions that ended rows were committed.
     async fn settle(&self, rows: Vec<(u64, R::Row)>) {
-        let phases: Vec<_> = rows.iter().map(|(_, row)| R::hold(row).phase()).collect();
+        let phases: Vec<_> = rows.iter().map(|(_, row)| row.hold().phase()).collect();
         let times = Self::times(&rows).of_settling();
         let settled = self.rows.settled(rows_of(&rows), times).await;
         let now = Instant::now();
@@ -208,15 +206,15 @@ impl<R: Rows> Group<R> {
         for (((id, row), phase), answer) in rows.iter().zip(phases).zip(answers) {
             let next = match (answer, phase) {
                 (Some(Settled::Committed), Phase::InTransaction(since)) => {
-                    R::hold(row).settle(since, true);
+                    row.hold().settle(since, true);
                     // Another transaction of the program's may have ended it since the question.
-                    matches!(R::hold(row).phase(), Phase::InTransaction(_)).then_some(now)
+                    matches!(row.hold().phase(), Phase::InTransaction(_)).then_some(now)
                 }
                 (Some(Settled::RolledBack), Phase::InTransaction(since)) => {
-                    R::hold(row).settle(since, false);
+                    row.hold().settle(since, false);
                     Some(now)
                 }
-                _ => Some(now + pause(R::every(row))),
+                _ => Some(now + pause(row.every())),
             };
             self.set_next(*id, next);
         }
@@ -226,11 +224,11 @@ impl<R: Rows> Group<R> {
     pub(super) async fn end(
         &self,
         row: R::Row,
-        end: R::End,
+        end: EndOf<R>,
         times: Times,
         is_here: bool,
-    ) -> Result<bool, R::Error> {
-        let hold = R::hold(&row);
+    ) -> Result<bool, ErrorOf<R>> {
+        let hold = row.hold();
         if let Phase::InTransaction(since) = hold.phase() {
             let asked = self.rows.settled(vec![row.clone()], times.of_settling());
             // Boxed, since it is large and rare.
@@ -254,10 +252,6 @@ fn rows_of<Row: Clone>(rows: &[(u64, Row)]) -> Vec<Row> {
 }
 
 impl<R: Rows> Due for Group<R> {
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn is_empty(&self) -> bool {
         self.slots().by_id.is_empty()
     }

@@ -7,11 +7,11 @@
 //! ended by statements of its own, so that no row holds up its neighbours.
 
 use super::tries::Tries;
-use super::{Group, Keeper, Rows, Task, observe};
+use super::{EndOf, ErrorOf, Group, HeldRow, Keeper, Rows, Task, observe};
 use crate::PoolError;
+use crate::rows::answer::{Failure, RowError};
 use crate::rows::end::Ended;
 use crate::rows::event::Event;
-use crate::rows::failure::{Failure, RowError};
 use crate::rows::hold::Phase;
 use crate::rows::reach::Times;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -38,11 +38,11 @@ pub(crate) struct Kept<R: Rows> {
 }
 
 /// Called with the result when a row has ended.
-pub(crate) type Reply<R> = Box<dyn FnOnce(Result<Ended, <R as Rows>::Error>) + Send>;
+pub(crate) type Reply<R> = Box<dyn FnOnce(Result<Ended, ErrorOf<R>>) + Send>;
 
 impl<R: Rows> Kept<R> {
     /// Ends the row. If this future is dropped, the row is ended all the same.
-    pub(crate) async fn end(self, end: R::End) -> Result<Ended, R::Error> {
+    pub(crate) async fn end(self, end: EndOf<R>) -> Result<Ended, ErrorOf<R>> {
         let (reply, ended) = oneshot::channel();
         self.end_then(end, Box::new(|ended| drop(reply.send(ended))));
         let ended = ended.await;
@@ -50,18 +50,18 @@ impl<R: Rows> Kept<R> {
     }
 
     /// Ends the row, and calls `reply` with the result.
-    pub(crate) fn end_then(self, end: R::End, reply: Reply<R>) {
-        self.end_at(Place::Here, end, reply);
+    pub(crate) fn end_then(self, end: EndOf<R>, reply: Reply<R>) {
+        self.end_at(true, end, reply);
     }
 
     /// Ends the row on the keeper, and drops `alive` then.
-    pub(crate) fn end_later(self, end: R::End, alive: impl Send + 'static) {
-        self.end_at(Place::Keeper, end, Box::new(move |_| drop(alive)));
+    pub(crate) fn end_later(self, end: EndOf<R>, alive: impl Send + 'static) {
+        self.end_at(false, end, Box::new(move |_| drop(alive)));
     }
 
-    fn end_at(self, place: Place, end: R::End, reply: Reply<R>) {
+    fn end_at(self, is_here: bool, end: EndOf<R>, reply: Reply<R>) {
         let end = PendingEnd {
-            tries: Tries::new(R::hold(&self.row)),
+            tries: Tries::new(self.row.hold()),
             kept: self,
             end,
             since: None,
@@ -69,7 +69,7 @@ impl<R: Rows> Kept<R> {
             was_lost: false,
             reply: Some(reply),
         };
-        end.submit(place);
+        end.submit(is_here);
     }
 }
 
@@ -81,19 +81,11 @@ impl<R: Rows> Drop for Kept<R> {
     }
 }
 
-/// Where a statement is sent from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// The runtime of whoever ends the row.
-    Here,
-    Keeper,
-}
-
 /// A row that is being ended.
 pub(super) struct PendingEnd<R: Rows> {
     kept: Kept<R>,
-    end: R::End,
-    tries: Tries<R::Error>,
+    end: EndOf<R>,
+    tries: Tries<ErrorOf<R>>,
     /// The time of the keeper's first try.
     since: Option<Instant>,
     /// `true` if it is ended by statements of its own.
@@ -106,11 +98,11 @@ pub(super) struct PendingEnd<R: Rows> {
 
 impl<R: Rows> PendingEnd<R> {
     fn phase(&self) -> Phase {
-        R::hold(&self.kept.row).phase()
+        self.kept.row.hold().phase()
     }
 
     /// Sends it, or leaves it to the sender that waits for an answer.
-    fn submit(mut self, mut place: Place) {
+    fn submit(mut self, mut is_here: bool) {
         let phase = self.phase();
         if phase == Phase::Ended {
             return self.reply(Ok(Ended::Done));
@@ -118,16 +110,16 @@ impl<R: Rows> PendingEnd<R> {
         // That transaction decides.
         let is_inside = matches!(phase, Phase::InTransaction(_));
         if is_inside || !R::SENDS_HERE || Handle::try_current().is_err() {
-            place = Place::Keeper;
+            is_here = false;
         }
-        if place == Place::Keeper {
+        if !is_here {
             self.since.get_or_insert_with(Instant::now);
         }
         let (group, keeper) = (Arc::clone(&self.kept.group), Arc::clone(&self.kept.keeper));
         let (batch, number) = if is_inside || self.is_alone {
             (vec![self], None)
         } else {
-            let mut queue = group.queue(place);
+            let mut queue = group.queue(is_here);
             queue.waiting.push(self);
             let Some(number) = queue.next_sender() else {
                 return;
@@ -136,52 +128,54 @@ impl<R: Rows> PendingEnd<R> {
             (Vec::new(), Some(number))
         };
         let sender = Sender {
+            keeper,
             group,
-            place,
+            is_here,
             number,
             batch,
         };
-        sender.start(&keeper);
+        sender.start();
     }
 
     /// Calls `reply`, and catches its panic.
-    fn reply(&mut self, ended: Result<Ended, R::Error>) {
+    fn reply(&mut self, ended: Result<Ended, ErrorOf<R>>) {
         if let Some(reply) = self.reply.take() {
             drop(catch_unwind(AssertUnwindSafe(|| reply(ended))));
         }
     }
 
     /// Returns the timeouts of the next try.
-    fn times(&self, place: Place) -> Times {
+    fn times(&self, is_here: bool) -> Times {
         let times = self.tries.times();
-        match place {
-            Place::Here => Times::new(R::every(&self.kept.row), times.answer * 2),
-            Place::Keeper => times,
+        if is_here {
+            Times::new(self.kept.row.every(), times.answer * 2)
+        } else {
+            times
         }
     }
 
     /// Handles the answer to a try.
-    fn answered(mut self, place: Place, answer: Result<bool, R::Error>) {
+    fn answered(mut self, is_here: bool, answer: Result<bool, ErrorOf<R>>) {
         let row = &self.kept.row;
         match &answer {
-            Ok(true) if !self.was_lost => observe::<R>(row, |shown| Event::Ended {
+            Ok(true) if !self.was_lost => observe(row, |shown| Event::Ended {
                 row: shown,
-                end: R::shown_end(&self.end),
-                held: R::hold(row).age(),
+                end: R::Row::shown_end(&self.end),
+                held: row.hold().age(),
             }),
             Ok(_) => {}
-            Err(error) => observe::<R>(row, |shown| Event::EndFailed(shown, error)),
+            Err(error) => observe(row, |shown| Event::EndFailed(shown, error)),
         }
         let is_sent = !matches!(&answer, Err(error) if error.failure() == Failure::Unreachable);
-        if place == Place::Here && !is_sent {
+        if is_here && !is_sent {
             // The keeper has connections of its own, also for a row that has expired by now.
-            return self.submit(Place::Keeper);
+            return self.submit(false);
         }
         let again = match self.tries.after(answer) {
             ControlFlow::Break(ended) => return self.reply(ended),
             ControlFlow::Continue(again) => again,
         };
-        let limit = self.since.zip(R::caller_waits(&self.end));
+        let limit = self.since.zip(R::Row::caller_waits(&self.end));
         if limit.is_some_and(|(since, limit)| since.elapsed() >= limit) {
             let late = PoolError::new("the server was not reached, and is tried again");
             self.reply(Err(late.into()));
@@ -189,18 +183,14 @@ impl<R: Rows> PendingEnd<R> {
         let keeper = Arc::clone(&self.kept.keeper);
         keeper.spawn(Box::pin(async move {
             sleep_until(again).await;
-            self.submit(Place::Keeper);
+            self.submit(false);
         }));
     }
 }
 
 impl<R: Rows> Group<R> {
-    fn queue(&self, place: Place) -> MutexGuard<'_, Queue<R>> {
-        let [here, keeper] = &self.ends;
-        let queue = match place {
-            Place::Here => here,
-            Place::Keeper => keeper,
-        };
+    fn queue(&self, is_here: bool) -> MutexGuard<'_, Queue<R>> {
+        let queue = &self.ends[usize::from(is_here)];
         queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -237,8 +227,10 @@ impl<R: Rows> Queue<R> {
 
 /// Sends the ends that wait, a batch at a time, or one end alone.
 struct Sender<R: Rows> {
+    keeper: Arc<Keeper>,
     group: Arc<Group<R>>,
-    place: Place,
+    /// `true` on the runtime of whoever ends the row, `false` on the keeper's.
+    is_here: bool,
     /// In the queue; `None` for an end of its own.
     number: Option<u64>,
     /// The ends that were sent and not answered.
@@ -246,21 +238,22 @@ struct Sender<R: Rows> {
 }
 
 impl<R: Rows> Sender<R> {
-    fn start(self, keeper: &Arc<Keeper>) {
-        let place = self.place;
+    fn start(self) {
+        let (is_here, keeper) = (self.is_here, Arc::clone(&self.keeper));
         let task: Task = Box::pin(self.run());
-        match place {
-            Place::Here => drop(tokio::spawn(task)),
-            Place::Keeper => drop(keeper.spawn(task)),
+        if is_here {
+            drop(tokio::spawn(task));
+        } else {
+            keeper.spawn(task);
         }
     }
 
     async fn run(mut self) {
         while !self.batch.is_empty() || self.take_batch() {
-            let (times, is_here) = (self.times(), self.place == Place::Here);
+            let (times, is_here) = (self.times(), self.is_here);
             let mut ends = Vec::new();
             for end in &mut self.batch {
-                end.was_lost = R::hold(&end.kept.row).is_lost();
+                end.was_lost = end.kept.row.hold().is_lost();
                 ends.push((end.kept.row.clone(), end.end.clone()));
             }
             let group = Arc::clone(&self.group);
@@ -272,7 +265,7 @@ impl<R: Rows> Sender<R> {
                 let answer = pin!(group.end(row, end, times, is_here));
                 let answer = self.unless_late(answer).await;
                 if let Some(end) = self.batch.pop() {
-                    end.answered(self.place, answer);
+                    end.answered(self.is_here, answer);
                 }
             }
         }
@@ -284,7 +277,7 @@ impl<R: Rows> Sender<R> {
             return false;
         }
         loop {
-            let mut queue = self.group.queue(self.place);
+            let mut queue = self.group.queue(self.is_here);
             if queue.sender != self.number {
                 return false;
             }
@@ -297,7 +290,7 @@ impl<R: Rows> Sender<R> {
             drop(queue);
             for end in batch {
                 match end.phase() {
-                    Phase::Ended | Phase::InTransaction(_) => end.submit(self.place),
+                    Phase::Ended | Phase::InTransaction(_) => end.submit(self.is_here),
                     _ => self.batch.push(end),
                 }
             }
@@ -308,7 +301,7 @@ impl<R: Rows> Sender<R> {
     }
 
     fn times(&self) -> Times {
-        let times = self.batch.iter().map(|end| end.times(self.place));
+        let times = self.batch.iter().map(|end| end.times(self.is_here));
         let shortest = times.reduce(|one, other| Times {
             soon: one.soon.min(other.soon),
             answer: one.answer.min(other.answer),
@@ -329,26 +322,25 @@ impl<R: Rows> Sender<R> {
 
     /// Lets another sender take over the ends that wait.
     fn start_next(&self) {
-        let mut queue = self.group.queue(self.place);
+        let mut queue = self.group.queue(self.is_here);
         if queue.sender == self.number {
             queue.sender = None;
         }
         let number = queue.next_sender();
-        let first = queue.waiting.first();
-        let keeper = first.map(|end| Arc::clone(&end.kept.keeper));
         drop(queue);
-        if let (Some(keeper), Some(_)) = (keeper, number) {
+        if number.is_some() {
             let next = Self {
+                keeper: Arc::clone(&self.keeper),
                 group: Arc::clone(&self.group),
-                place: self.place,
+                is_here: self.is_here,
                 number,
                 batch: Vec::new(),
             };
-            next.start(&keeper);
+            next.start();
         }
     }
 
-    fn answered(&mut self, answers: Result<Vec<bool>, R::Error>) {
+    fn answered(&mut self, answers: Result<Vec<bool>, ErrorOf<R>>) {
         let mut answers = answers.map(Vec::into_iter);
         for mut end in std::mem::take(&mut self.batch) {
             let answer = match &mut answers {
@@ -356,11 +348,11 @@ impl<R: Rows> Sender<R> {
                 Err(error) => copy(error).map(Err),
             };
             if let Some(answer) = answer {
-                end.answered(self.place, answer);
+                end.answered(self.is_here, answer);
             } else {
                 // A statement of its own ends it, or says why not.
                 end.is_alone = true;
-                end.submit(Place::Keeper);
+                end.submit(false);
             }
         }
     }
@@ -371,16 +363,16 @@ impl<R: Rows> Drop for Sender<R> {
     fn drop(&mut self) {
         let mut ends = std::mem::take(&mut self.batch);
         if self.number.is_some() {
-            let mut queue = self.group.queue(self.place);
+            let mut queue = self.group.queue(self.is_here);
             if queue.sender == self.number {
                 queue.sender = None;
                 ends.append(&mut queue.waiting);
             }
         }
         // Without the keeper the rows expire.
-        if self.place == Place::Here {
+        if self.is_here {
             for end in ends {
-                end.submit(Place::Keeper);
+                end.submit(false);
             }
         }
     }

@@ -1,13 +1,9 @@
 //! Rows whose answers are known, on a virtual clock.
-#![allow(
-    unreachable_patterns,
-    reason = "the errors of the products have more variants than this one"
-)]
-
-use super::{End, Event, Hold, Keeper, Kept, Name, Observer, Renewed, Rows, Settled, Times};
-use crate::PoolError;
-use crate::error::product_error;
+use super::{
+    End, Event, HeldRow, Hold, Keeper, Kept, Name, Observer, Renewed, Rows, Settled, Times,
+};
 use crate::rows::{Ended, Expiry, Failure, RowError, Sent, failure_of};
+use crate::{Error, PoolError};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -17,35 +13,12 @@ use tokio::time::Instant;
 const TTL: Duration = Duration::from_secs(9);
 const EVERY: Duration = Duration::from_secs(3);
 
-/// The error of a product.
-#[derive(Debug)]
-enum Error {
-    Pool(PoolError),
-    Database(DieselError),
-}
-
-impl Error {
-    const fn database(&self) -> Option<&DieselError> {
-        match self {
-            Self::Pool(_) => None,
-            Self::Database(error) => Some(error),
-        }
-    }
-}
-
-product_error!(Error);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("it failed")
-    }
-}
-
 impl RowError for Error {
     fn failure(&self) -> Failure {
         match self {
             Self::Pool(_) => Failure::Unreachable,
             Self::Database(error) => failure_of(error),
+            _ => Failure::Final,
         }
     }
 }
@@ -63,6 +36,13 @@ struct Known<const GATHERS: bool = false> {
 
 #[derive(Clone)]
 struct Row(u8, Arc<Hold>);
+
+impl Row {
+    fn new(id: u8) -> Self {
+        let hold = Hold::new(Expiry::after(Sent::now(), TTL), TTL);
+        Self(id, Arc::new(hold))
+    }
+}
 
 impl<const GATHERS: bool> Known<GATHERS> {
     fn new(
@@ -89,28 +69,50 @@ impl<const GATHERS: bool> Known<GATHERS> {
     }
 
     fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Kept<Self> {
-        let row = Row(
-            id,
-            Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL)),
-        );
         let name = Name::new::<Self>(0, None);
-        let kept = keeper.keep(name, || self.clone(), row, true);
+        let kept = keeper.keep(name, || self.clone(), Row::new(id), true);
         kept.expect("there is a runtime")
+    }
+}
+
+impl HeldRow for Row {
+    type End = ();
+    type Error = Error;
+    type Shown = Self;
+
+    fn hold(&self) -> &Hold {
+        &self.1
+    }
+
+    fn every(&self) -> Duration {
+        EVERY
+    }
+
+    fn shown(&self) -> &Self {
+        self
+    }
+
+    fn observer(&self) -> Option<&Observer<Self, Error>> {
+        static OBSERVER: LazyLock<Observer<Row, Error>> = LazyLock::new(|| {
+            Arc::new(|event| {
+                if matches!(event, Event::Lost(_)) {
+                    ON_LOST.with_borrow(|on_lost| on_lost());
+                }
+            })
+        });
+        Some(&OBSERVER)
+    }
+
+    fn shown_end((): &()) -> End {
+        End::Release
     }
 }
 
 impl<const GATHERS: bool> Rows for Known<GATHERS> {
     type Row = Row;
-    type End = ();
-    type Error = Error;
 
-    fn hold(row: &Row) -> &Hold {
-        &row.1
-    }
-
-    fn every(_: &Row) -> Duration {
-        EVERY
-    }
+    const SENDS_HERE: bool = true;
+    const GATHERS: bool = GATHERS;
 
     async fn renew(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Renewed>, Error> {
         let mut ids: Vec<_> = rows.iter().map(|row| row.0).collect();
@@ -124,8 +126,6 @@ impl<const GATHERS: bool> Rows for Known<GATHERS> {
         Ok(vec![Settled::Committed; rows.len()])
     }
 
-    const SENDS_HERE: bool = true;
-
     async fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
         let place = if is_here { "here" } else { "by the keeper" };
         let nth = self.note(format!("end {} {place}", row.0));
@@ -135,8 +135,6 @@ impl<const GATHERS: bool> Rows for Known<GATHERS> {
         (self.end)(nth)
     }
 
-    const GATHERS: bool = GATHERS;
-
     async fn end_all(&self, ends: Vec<(Row, ())>, _: Times, _: bool) -> Result<Vec<bool>, Error> {
         let ids: Vec<_> = ends.iter().map(|(row, ())| row.0).collect();
         self.note(format!("end {ids:?}"));
@@ -145,27 +143,6 @@ impl<const GATHERS: bool> Rows for Known<GATHERS> {
             return Err(unreachable());
         }
         Ok(ids.iter().map(|id| *id != 9).collect())
-    }
-
-    type Shown = Row;
-
-    fn shown(row: &Row) -> &Row {
-        row
-    }
-
-    fn observer(_: &Row) -> Option<&Observer<Row, Error>> {
-        static OBSERVER: LazyLock<Observer<Row, Error>> = LazyLock::new(|| {
-            Arc::new(|event| {
-                if matches!(event, Event::Lost(_)) {
-                    ON_LOST.with_borrow(|on_lost| on_lost());
-                }
-            })
-        });
-        Some(&OBSERVER)
-    }
-
-    fn shown_end((): &()) -> End {
-        End::Release
     }
 }
 
@@ -259,8 +236,7 @@ impl Known<true> {
     }
 
     fn keep_all(&self, ids: &[u8]) -> Vec<Kept<Self>> {
-        let hold = || Arc::new(Hold::new(Expiry::after(Sent::now(), TTL), TTL));
-        let rows = ids.iter().map(|id| Row(*id, hold())).collect();
+        let rows = ids.iter().map(|id| Row::new(*id)).collect();
         let name = Name::new::<Self>(0, None);
         let kept = Keeper::on_runtime().keep_all(name, || self.clone(), rows, true);
         kept.expect("there is a runtime")

@@ -1,9 +1,9 @@
 //! The tries to end a row.
 
 use crate::rows::UNANSWERED;
+use crate::rows::answer::{Failure, RowError};
 use crate::rows::backoff::Backoff;
 use crate::rows::end::Ended;
-use crate::rows::failure::{Failure, RowError};
 use crate::rows::hold::{Hold, Phase};
 use crate::rows::reach::Times;
 use diesel::result::Error as DieselError;
