@@ -111,8 +111,6 @@ pub use {
 
 use crate::Error;
 use crate::driver::{Driver, Queries, depth};
-#[cfg(feature = "postgres")]
-pub(crate) use holders::holders_on;
 #[cfg(all(feature = "postgres", feature = "diesel-async"))]
 pub(crate) use leases::named;
 

@@ -16,7 +16,8 @@ use std::{
     task::{Context, Poll},
 };
 
-pub(crate) trait Queries: Driver {
+#[doc(hidden)]
+pub trait Queries: Driver {
     fn load<Q, R, S>(&mut self, query: Q) -> impl Future<Output = QueryResult<Vec<R>>> + Send
     where
         Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId,
@@ -27,7 +28,8 @@ pub(crate) trait Queries: Driver {
 
     /// Loads the rows of two queries, which are sent without waiting in between if the connection
     /// can; `around` are the messages before and after them. A query that the connection has to
-    /// prepare first can arrive after the messages that follow it.
+    /// prepare first can arrive after the messages that follow it. After an error, the transaction
+    /// may be open.
     fn load_both<Q, W, A, B, S, U>(
         &mut self,
         around: Option<[&str; 2]>,
@@ -41,7 +43,20 @@ pub(crate) trait Queries: Driver {
         B: FromSqlRow<U, Pg> + Send + 'static,
         S: 'static,
         U: 'static,
-        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>;
+        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
+    {
+        async move {
+            let [begin, end] = around.unwrap_or_default();
+            if around.is_some() {
+                self.execute(begin).await?;
+            }
+            let answers = (self.load(first).await?, self.load(second).await?);
+            if around.is_some() {
+                self.execute(end).await?;
+            }
+            Ok(answers)
+        }
+    }
 
     fn count<Q>(&mut self, query: Q) -> impl Future<Output = QueryResult<usize>> + Send
     where
@@ -131,40 +146,6 @@ impl Queries for diesel::PgConnection {
             R::build_from_row(&row?).map_err(diesel::result::Error::DeserializationError)
         });
         rows.collect()
-    }
-
-    async fn load_both<Q, W, A, B, S, U>(
-        &mut self,
-        around: Option<[&str; 2]>,
-        first: Q,
-        second: W,
-    ) -> QueryResult<(Vec<A>, Vec<B>)>
-    where
-        Q: Query<SqlType: CompatibleType<A, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
-        W: Query<SqlType: CompatibleType<B, Pg, SqlType = U>> + QueryFragment<Pg> + QueryId + Send,
-        A: FromSqlRow<S, Pg> + Send + 'static,
-        B: FromSqlRow<U, Pg> + Send + 'static,
-        S: 'static,
-        U: 'static,
-        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
-    {
-        let [begin, end] = around.unwrap_or_default();
-        if around.is_some() {
-            self.execute(begin).await?;
-        }
-        let first = Queries::load(self, first).await;
-        let second = match &first {
-            Ok(_) => Queries::load(self, second).await,
-            Err(_) => Ok(Vec::new()),
-        };
-        // After an error this is a rollback.
-        let ended = match around {
-            Some(_) => self.execute(end).await,
-            None => Ok(()),
-        };
-        let answers = (first?, second?);
-        ended?;
-        Ok(answers)
     }
 
     async fn count<Q>(&mut self, query: Q) -> QueryResult<usize>
