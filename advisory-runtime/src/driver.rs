@@ -109,8 +109,9 @@ pub trait Driver: Send + Sized {
     fn forget_interruption(&mut self);
 
     /// Leaves a call that was dropped or panicked: an async connection is closed, a blocking one is
-    /// rolled back and released.
-    fn abandon(&mut self, call: &Unfinished<'_>);
+    /// rolled back to `outer`, the depth of the outer transaction, and runs `release`, the message
+    /// that releases session-level locks. If `cancels`, a statement that still runs is cancelled.
+    fn abandon(&mut self, outer: Option<NonZeroU32>, release: Option<&str>, cancels: bool);
 
     /// Makes the connection refuse every further statement, with no lock and no transaction left.
     /// An async connection is closed; if `cancels`, a statement that still runs is cancelled.
@@ -118,25 +119,6 @@ pub trait Driver: Send + Sized {
 
     /// Waits until the session of a closed connection has ended, for a second at most.
     fn wait_until_closed(&mut self) -> impl Future<Output = ()> + Send;
-}
-
-/// The state that a call which did not reach its end may have left at the server.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(all(feature = "postgres", feature = "diesel-async")),
-    allow(
-        dead_code,
-        reason = "an async connection is closed, a blocking one rolled back"
-    )
-)]
-pub struct Unfinished<'m> {
-    /// The depth of the outer transaction.
-    pub(crate) outer: Option<NonZeroU32>,
-    /// The message that releases session-level locks; `None` for a transaction-level lock.
-    pub(crate) release: Option<&'m str>,
-    /// True if a running statement should be cancelled: any but the end of the call itself.
-    pub(crate) is_cancellable: bool,
 }
 
 /// Returns whether a process can have the id that a connection received, as opposed to one that

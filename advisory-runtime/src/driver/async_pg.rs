@@ -1,7 +1,7 @@
 //! diesel-async's connection as a [`Driver`].
 
 use super::queries::poll_once;
-use super::{Driver, Queries as _, Unfinished, can_be_of_a_process, cancel, timeout};
+use super::{Driver, Queries as _, can_be_of_a_process, cancel, timeout};
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::QueryResult;
@@ -16,6 +16,7 @@ use diesel_async::{
 };
 use futures_core::Stream as _;
 use std::future::{pending, poll_fn};
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -120,8 +121,8 @@ impl Driver for AsyncPgConnection {
         *self.status() = status;
     }
 
-    fn abandon(&mut self, call: &Unfinished<'_>) {
-        self.close(call.is_cancellable);
+    fn abandon(&mut self, _: Option<NonZeroU32>, _: Option<&str>, cancels: bool) {
+        self.close(cancels);
     }
 
     /// The session ends right after the statement that a cancel request hits, so a request cannot

@@ -3,7 +3,7 @@
 use super::begin;
 use super::call::{Call, Way, answer_limit};
 use super::guard::{ConnAccessor, LockGuard};
-use super::pauses::Pauses;
+use super::poll::Pauses;
 use super::way;
 use crate::debug::Waiting;
 use crate::driver::Driver;

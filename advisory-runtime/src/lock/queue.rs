@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Line {
     turn: Arc<tokio::sync::Mutex<()>>,
     waiting: AtomicUsize,
@@ -37,15 +37,10 @@ struct One {
 }
 
 /// A place in the queue. The queue ends with its last place.
+#[derive(Debug)]
 struct QueueSlot {
     key: Key,
     line: Option<Arc<Line>>,
-}
-
-impl std::fmt::Debug for QueueSlot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line of {}", self.key)
-    }
 }
 
 impl QueueSlot {
@@ -91,10 +86,8 @@ impl Drop for InLine<'_> {
 #[doc(hidden)]
 pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
-    let turn = match budget(request) {
-        Some(budget) => crate::driver::timeout(budget, enter(request, limit)).await,
-        None => Some(enter(request, limit).await),
-    };
+    let budget = budget(request).unwrap_or(Duration::MAX);
+    let turn = crate::driver::timeout(budget, enter(request, limit)).await;
     record(request, started, turn)
 }
 
@@ -103,10 +96,8 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
 #[doc(hidden)]
 pub fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
-    let turn = match budget(request) {
-        Some(budget) => crate::driver::wait_at_most(budget, enter(request, limit)),
-        None => Some(crate::driver::wait(enter(request, limit))),
-    };
+    let budget = budget(request).unwrap_or(Duration::MAX);
+    let turn = crate::driver::wait_at_most(budget, enter(request, limit));
     record(request, started, turn)
 }
 

@@ -147,7 +147,7 @@ async fn try_session<D: Driver>(
         conn.execute(message).await?;
     }
     let tag = AnswerTag::new();
-    let query = Message::try_session(&call.request, process, &tag);
+    let query = Message::try_session(&call.request, process, &tag.0);
     let answer = conn.query_text(&query).await;
     let rows = answer.and_then(|answer| tag.read(answer)?.parse().map_err(|_| other_statement()));
     Ok(rows.map(|rows| took(call, rows)))

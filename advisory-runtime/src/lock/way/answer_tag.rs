@@ -6,43 +6,24 @@
 
 use crate::sql::try_lock::other_statement;
 use diesel::QueryResult;
-use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A text with which the answer begins, and that is in no other query.
-pub(super) struct AnswerTag {
-    process: u32,
-    nanoseconds: u128,
-    count: u32,
-}
+pub(super) struct AnswerTag(pub(super) String);
 
 impl AnswerTag {
     pub(super) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Self {
-            process: std::process::id(),
-            nanoseconds: now.unwrap_or_default().as_nanos(),
-            count: COUNT.fetch_add(1, Ordering::Relaxed),
-        }
+        let nanoseconds = now.unwrap_or_default().as_nanos();
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self(format!("advisory:{process}:{nanoseconds}:{count}:"))
     }
 
     /// The value after the tag.
     pub(super) fn read(&self, answer: Option<String>) -> QueryResult<String> {
-        let tag = self.to_string();
-        let read = answer.and_then(|answer| Some(answer.strip_prefix(&tag)?.to_owned()));
+        let read = answer.and_then(|answer| Some(answer.strip_prefix(&self.0)?.to_owned()));
         read.ok_or_else(other_statement)
-    }
-}
-
-impl fmt::Display for AnswerTag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            process,
-            nanoseconds,
-            count,
-        } = self;
-        write!(f, "advisory:{process}:{nanoseconds}:{count}:")
     }
 }

@@ -5,7 +5,7 @@
 //! rollback to one of Diesel's names could silently undo the caller's work.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{LockTimeout, Message, SettingScope, XACT_TIMEOUTS};
+use super::message::{LockTimeout, Message, XACT_TIMEOUTS};
 use super::refusal::{self, SessionState};
 use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
 use crate::error::{
@@ -92,7 +92,7 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
                 "pg_catalog.set_config('advisory.{setting}_{outer}',pg_catalog.current_setting('{setting}'),true)"
             ));
         }
-        message.select_client_check(SettingScope::Transaction);
+        message.select_client_check(Scope::Xact);
     }
     message
 }
@@ -103,7 +103,7 @@ const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
         message.continue_select();
-        message.push_timeout(XACT_TIMEOUTS[0], max_hold, SettingScope::Transaction);
+        message.push_timeout(XACT_TIMEOUTS[0], max_hold, Scope::Xact);
     }
 }
 

@@ -3,13 +3,14 @@
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::answer_tag::AnswerTag;
 use super::client_check::CLIENT_CHECK;
-use super::message::{IsPooled, KEYS_PER_STATEMENT, LockTimeout, Message, SettingScope};
+use super::message::{IsPooled, KEYS_PER_STATEMENT, LockTimeout, Message};
 use super::refusal::{self, SessionState};
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
 use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
 use crate::sql::own_locks::{push_count, push_is_held};
+use crate::sql::probe::fail_if;
 use crate::sql::unlock::Unlock;
 use crate::sql::{self, Arguments, lock_function, put, unlock_function};
 use crate::{Error, Key, Mode, Wait, debug, pooler};
@@ -45,7 +46,7 @@ fn acquire_sql(call: &Call) -> AcquireSql {
         message.statement(SAVEPOINT);
     }
     if request.max_hold.is_some() {
-        message.select_client_check(SettingScope::Session);
+        message.select_client_check(Scope::Session);
     }
     let is_pooled = process.map(IsPooled::Backend);
     if let [_] = *request.keys {
@@ -92,7 +93,7 @@ const TIMEOUTS: [&str; 3] = [
 
 fn push_timeouts(message: &mut Message, max_hold: Duration) {
     for setting in TIMEOUTS {
-        message.push_timeout(setting, max_hold, SettingScope::Session);
+        message.push_timeout(setting, max_hold, Scope::Session);
     }
 }
 
@@ -100,9 +101,10 @@ fn push_timeouts(message: &mut Message, max_hold: Duration) {
 /// Without the tag the SQL could be another client's answer, and must not be executed.
 fn saved_timeouts(tag: &AnswerTag) -> String {
     let mut sql = format!(
-        "SELECT pg_catalog.concat('{tag}',pg_catalog.string_agg(\
+        "SELECT pg_catalog.concat('{}',pg_catalog.string_agg(\
          pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';')) \
          FROM pg_catalog.pg_settings WHERE false",
+        tag.0
     );
     for setting in TIMEOUTS.into_iter().chain([CLIENT_CHECK]) {
         put!(sql, " OR name OPERATOR(pg_catalog.=) '{setting}'");
@@ -140,30 +142,9 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
 
 /// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if
 /// `process` is not the backend.
-fn check_pooler(process: Option<i32>) -> String {
-    let mut message = Message::default();
-    select_pooler_check(&mut message, process);
-    message.into_text()
-}
-
-pub(super) fn select_pooler_check(message: &mut Message, process: Option<i32>) {
-    let pooled = Marker::PooledSession.text();
-    let is_pooled = IsPooled::Setting(process);
-    message.select();
-    message.column(format_args!(
-        "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '1' END AS pg_catalog.int4)",
-    ));
-}
-
-pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.process = pooler::own_process(conn);
-    let mut acquired = acquire_once(conn, call).await;
-    if let Err(error) = &acquired
-        && may_repeat(conn, call, error).await
-    {
-        acquired = Box::pin(acquire_once(conn, call)).await;
-    }
-    acquired
+pub(super) fn check_pooler(process: Option<i32>) -> String {
+    let is_pooled = IsPooled::Setting(process).to_string();
+    fail_if(&is_pooled, Marker::PooledSession)
 }
 
 /// Returns whether a call that was refused because of a pooler can be repeated: if the setting
@@ -189,7 +170,7 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
     is_declared
 }
 
-async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.phase = Phase::Open;
     prepare(conn, call).await?;
     match acquire_sql(call).send(conn, call).await {
@@ -279,7 +260,7 @@ async fn bound<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
         return Ok(());
     };
     let mut message = Message::default();
-    message.select_client_check(SettingScope::Session);
+    message.select_client_check(Scope::Session);
     push_timeouts(&mut message, max_hold);
     if let Err(source) = conn.execute(&message.into_text()).await {
         call.close(conn).await;

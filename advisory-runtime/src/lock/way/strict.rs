@@ -7,12 +7,11 @@
 use super::acquire_sql::{AcquireSql, TryQuery};
 use super::message::{IsPooled, LockTimeout, Message};
 use super::refusal::{self, SessionState};
-use super::session::{check_none, may_repeat, select_pooler_check};
+use super::session::{check_none, check_pooler};
 use super::transaction::BEGIN;
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
 use crate::lock::call::{Call, Phase};
-use crate::pooler;
 use crate::request::Scope;
 use crate::sql::{self, lock_function, unlock_function};
 use crate::{Error, Isolation, Request, Wait};
@@ -45,10 +44,7 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
 /// Precedes a try. Fails if the setting `advisory.pooler` is `transaction`, if `process` is not the
 /// backend, and inside a transaction that Diesel does not know of and that has run a query.
 fn try_check(process: Option<i32>) -> String {
-    let mut message = Message::default();
-    message.statement("SET TRANSACTION NOT DEFERRABLE");
-    select_pooler_check(&mut message, process);
-    message.into_text()
+    format!("SET TRANSACTION NOT DEFERRABLE;{}", check_pooler(process))
 }
 
 /// Opens the transaction after a try that took the keys for the session. It fails if `process` is
@@ -80,17 +76,6 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
 }
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.process = pooler::own_process(conn);
-    let mut begun = begin_once(conn, call).await;
-    if let Err(error) = &begun
-        && may_repeat(conn, call, error).await
-    {
-        begun = Box::pin(begin_once(conn, call)).await;
-    }
-    begun
-}
-
-async fn begin_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.phase = Phase::Open;
     if call.budget() == Wait::Never {
         return begin_try(conn, call).await;
