@@ -5,6 +5,7 @@ use super::message::Message;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
 use crate::lock::call::{Call, Phase};
+use crate::sql::fail_unless;
 use crate::sql::try_lock::{TryLock, other_statement};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -46,10 +47,8 @@ impl TryText {
     /// statements may have given its name to another client's.
     fn by_text(&self, message: &str) -> String {
         let (comment, select) = self.split();
-        let missed = Marker::NotAvailable.text();
-        format!(
-            "{comment}{message};SELECT CAST(CASE WHEN EXISTS({select}) THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
-        )
+        let take = fail_unless(&format!("EXISTS({select})"), Marker::NotAvailable.text());
+        format!("{comment}{message};{take}")
     }
 
     /// Undoes the message after a miss. Its comments repeat the lock's name and its first keys:

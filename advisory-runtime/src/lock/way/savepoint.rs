@@ -14,7 +14,7 @@ use crate::error::{
 };
 use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
-use crate::sql::own_locks::push_count;
+use crate::sql::own_locks::own_count;
 use crate::sql::try_lock::TryLock;
 use crate::sql::{self, put};
 use crate::{Error, Request, Wait, debug};
@@ -74,12 +74,11 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
     match snapshot {
         Snapshot::Fresh => message.statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
         Snapshot::HeldBefore => {
-            let mut held = format!("{} OPERATOR(pg_catalog.=) ", request.keys.len());
-            push_count(&mut held, &request.keys, request.mode);
+            let (keys, held) = (request.keys.len(), own_count(&request.keys, request.mode));
             message.select();
             message.column(format_args!(
                 "CAST(CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read uncommitted' \
-                 OR ({held}) THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+                 OR ({keys} OPERATOR(pg_catalog.=) {held}) THEN '1' ELSE '{}' END AS pg_catalog.int4)",
                 Marker::StaleSnapshot.text()
             ));
         }

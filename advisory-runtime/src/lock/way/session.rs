@@ -9,7 +9,7 @@ use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
 use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
-use crate::sql::own_locks::{push_count, push_is_held};
+use crate::sql::own_locks::{is_held, own_count};
 use crate::sql::probe::fail_if;
 use crate::sql::unlock::Unlock;
 use crate::sql::{self, Arguments, lock_function, put, unlock_function};
@@ -114,15 +114,11 @@ fn saved_timeouts(tag: &AnswerTag) -> String {
 
 /// Releases a key if the session holds it.
 fn release_if_held(key: Key, mode: Mode) -> String {
-    let mut sql = String::from("SELECT CASE WHEN ");
-    push_is_held(&mut sql, key, mode);
-    put!(
-        sql,
-        " THEN {}({}) END",
-        unlock_function(mode),
+    let (is_held, unlock) = (is_held(key, mode), unlock_function(mode));
+    format!(
+        "SELECT CASE WHEN {is_held} THEN {unlock}({}) END",
         Arguments(key)
-    );
-    sql
+    )
 }
 
 /// Fails if a refused acquisition can have left session-level locks.
@@ -133,8 +129,8 @@ fn release_if_held(key: Key, mode: Mode) -> String {
 pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
     let mut sql = String::from("SELECT CAST(CASE WHEN false");
     for keys in keys.chunks(KEYS_PER_STATEMENT) {
-        put!(sql, " OR {} OPERATOR(pg_catalog.=) ", keys.len());
-        push_count(&mut sql, keys, mode);
+        let held = own_count(keys, mode);
+        put!(sql, " OR {} OPERATOR(pg_catalog.=) {held}", keys.len());
     }
     sql.push_str(" THEN 'held' ELSE '1' END AS pg_catalog.int4)");
     sql
