@@ -58,22 +58,16 @@ impl fmt::Display for Ambiguity {
 #[must_use]
 pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     let narrow = readable(language);
-    let (language, steps) = match shortest_key(&narrow, &narrow, Goal::Diverged) {
-        Some(steps) => (&narrow, steps),
-        None => (language, shortest_key(language, language, Goal::Diverged)?),
-    };
-    let first: Vec<_> = steps.iter().map(|step| (step.a, step.c)).collect();
-    let second: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
-    let (mut first, mut second) = (language.values(&first), language.values(&second));
-    if first > second {
-        // The search finds the readings in any order; the one with the shorter value is easier to
-        // read first.
-        std::mem::swap(&mut first, &mut second);
-    }
+    let found = shortest_key(&narrow, &narrow, Goal::Diverged);
+    let (key, mut readings) = found.or_else(|| shortest_key(language, language, Goal::Diverged))?;
+    // The search finds the readings in any order; the one with the shorter value is easier to read
+    // first.
+    readings.sort();
+    let [first, second] = readings;
     let differs = |(a, b): (&(String, String), &(String, String))| a.1 != b.1;
     let nth = first.iter().zip(&second).position(differs).unwrap_or(0);
     Some(Ambiguity {
-        key: steps.iter().map(|step| step.c).collect(),
+        key,
         help: help(pattern, nth),
         first,
         second,

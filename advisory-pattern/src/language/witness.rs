@@ -80,14 +80,8 @@ pub fn witness(left: &Language, right: &Language) -> Option<Witness> {
 }
 
 fn find(left: &Language, right: &Language) -> Option<Witness> {
-    let steps = shortest_key(left, right, Goal::Shared)?;
-    let of_left: Vec<_> = steps.iter().map(|step| (step.a, step.c)).collect();
-    let of_right: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
-    Some(Witness {
-        key: steps.iter().map(|step| step.c).collect(),
-        left: left.values(&of_left),
-        right: right.values(&of_right),
-    })
+    let (key, [left, right]) = shortest_key(left, right, Goal::Shared)?;
+    Some(Witness { key, left, right })
 }
 
 /// The language with a fixed word for each text.

@@ -40,49 +40,41 @@ struct Node {
     held: Vec<Held>,
 }
 
+/// Locks in a mode or, without one, turns.
 #[derive(Debug)]
-enum Asked {
-    All(Vec<Key>, Mode),
-    /// One of the permits.
-    Any(Vec<Key>),
-    Turn(Key),
+struct Asked {
+    keys: Vec<Key>,
+    mode: Option<Mode>,
+    /// True for the permits of a lock, of which one is enough.
+    is_any: bool,
 }
 
 #[derive(Debug)]
 struct Held {
-    resource: Resource,
+    key: Key,
+    /// `None` for a turn.
+    mode: Option<Mode>,
+    /// For a lock, if it is known.
+    process: Option<u32>,
+    /// True for a lock if the call waits at the server on the connection that holds it. The server
+    /// sees such a wait.
+    is_own: bool,
     name: Cow<'static, str>,
     place: CallSite,
 }
 
-#[derive(Debug)]
-enum Resource {
-    Lock {
-        key: Key,
-        mode: Mode,
-        process: Option<u32>,
-        /// True if the call waits at the server on the connection that holds it. The server sees
-        /// such a wait.
-        is_own: bool,
-    },
-    Turn(Key),
-}
-
-impl Resource {
+impl Held {
     /// The key and the process of a lock, by which the server can confirm it.
     fn lock(&self) -> Option<(Key, u32)> {
-        match self {
-            Self::Lock { key, process, .. } => process.map(|process| (*key, process)),
-            Self::Turn(_) => None,
-        }
+        self.process.map(|process| (self.key, process))
     }
 
-    fn is_own(&self) -> bool {
-        matches!(self, Self::Lock { is_own: true, .. })
-    }
-
-    fn excludes(&self, asked: Key, by: Mode) -> bool {
-        matches!(self, Self::Lock { key, mode, .. } if *key == asked && mode.excludes(by))
+    fn excludes(&self, asked: Key, by: Option<Mode>) -> bool {
+        self.key == asked
+            && match (self.mode, by) {
+                (Some(mode), Some(by)) => mode.excludes(by),
+                (mode, by) => mode == by,
+            }
     }
 }
 
@@ -92,19 +84,16 @@ struct Edge<'n> {
     held: &'n Held,
 }
 
-/// Waiting calls, and a test of whether a lock of their tasks is known to be in one database.
+/// Waiting calls, and a test of whether a lock of their tasks is known to be in one
+/// database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
-    is_known: &'n dyn Fn(&Resource) -> bool,
+    is_known: &'n dyn Fn(&Held) -> bool,
 }
 
 impl<'n> Graph<'n> {
     /// Only the calls that keep each other waiting, up to this one.
-    fn new(
-        nodes: &'n [Arc<Node>],
-        newest: &Waiting,
-        is_known: &'n dyn Fn(&Resource) -> bool,
-    ) -> Self {
+    fn new(nodes: &'n [Arc<Node>], newest: &Waiting, is_known: &'n dyn Fn(&Held) -> bool) -> Self {
         let nodes = nodes.iter().map(|node| &**node);
         let mut graph = Self {
             nodes: nodes.filter(|node| node.id <= newest.0).collect(),
@@ -123,17 +112,9 @@ impl<'n> Graph<'n> {
     fn edges(&self, from: &Node) -> Vec<Edge<'n>> {
         let nodes = self.nodes.iter();
         let all = nodes.flat_map(|to| to.held.iter().map(move |held| Edge { to, held }));
-        let known = all.filter(|edge| (self.is_known)(&edge.held.resource));
-        let blocking = known.filter(|edge| match (&from.asked, &edge.held.resource) {
-            (Asked::All(keys, mode), resource) => {
-                keys.iter().any(|key| resource.excludes(*key, *mode))
-            }
-            (Asked::Any(permits), resource) => {
-                let mut permits = permits.iter();
-                permits.any(|permit| resource.excludes(*permit, Mode::Exclusive))
-            }
-            (Asked::Turn(key), Resource::Turn(held)) => held == key,
-            (Asked::Turn(_), Resource::Lock { .. }) => false,
+        let blocking = all.filter(|Edge { held, .. }| {
+            let mut keys = from.asked.keys.iter();
+            (self.is_known)(held) && keys.any(|key| held.excludes(*key, from.asked.mode))
         });
         blocking.collect()
     }
@@ -141,13 +122,15 @@ impl<'n> Graph<'n> {
     /// Returns whether the tasks of these calls keep a call waiting. A permit that none of them
     /// holds can come free.
     fn is_blocked(&self, node: &Node) -> bool {
-        let edges = self.edges(node);
-        match &node.asked {
-            Asked::Any(permits) => permits.iter().all(|permit| {
-                let mut held = edges.iter().map(|edge| &edge.held.resource);
-                held.any(|resource| resource.excludes(*permit, Mode::Exclusive))
-            }),
-            Asked::All(..) | Asked::Turn(_) => !edges.is_empty(),
+        let (edges, asked) = (self.edges(node), &node.asked);
+        let is_held = |key: &Key| {
+            let mut edges = edges.iter();
+            edges.any(|edge| edge.held.excludes(*key, asked.mode))
+        };
+        if asked.is_any {
+            asked.keys.iter().all(is_held)
+        } else {
+            !edges.is_empty()
         }
     }
 
@@ -156,7 +139,7 @@ impl<'n> Graph<'n> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
-        let is_hidden = way.iter().any(|edge| !edge.held.resource.is_own());
+        let is_hidden = way.iter().any(|edge| !edge.held.is_own);
         (is_found && is_hidden).then(|| text(node, &way))
     }
 
@@ -178,7 +161,7 @@ impl<'n> Graph<'n> {
 
     fn locks(&self) -> Vec<(Key, u32)> {
         let held = self.nodes.iter().flat_map(|node| &node.held);
-        let mut locks: Vec<_> = held.filter_map(|held| held.resource.lock()).collect();
+        let mut locks: Vec<_> = held.filter_map(Held::lock).collect();
         locks.sort_unstable();
         locks.dedup();
         locks
@@ -235,12 +218,10 @@ fn held_meanwhile(address: Option<usize>, is_poll: bool) -> Vec<Held> {
                 process,
             } = held;
             let held = locks.keys_and_names(permit).map(|(key, name)| Held {
-                resource: Resource::Lock {
-                    key,
-                    mode: locks.mode,
-                    process,
-                    is_own: address == Some(other) && !is_poll,
-                },
+                key,
+                mode: Some(locks.mode),
+                process,
+                is_own: address == Some(other) && !is_poll,
                 name,
                 place: locks.place,
             });
@@ -257,7 +238,10 @@ fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item 
     let keys = locks.keys_and_names(None);
     keys.filter(move |(key, _)| are_had(key))
         .map(|(key, name)| Held {
-            resource: Resource::Turn(key),
+            key,
+            mode: None,
+            process: None,
+            is_own: false,
             name,
             place: locks.place,
         })
@@ -289,19 +273,20 @@ pub(super) async fn wait<D: Driver>(
         return Ok(None);
     }
     let asked = match &request.permits[..] {
-        [] => Asked::All(request.keys.to_vec(), request.mode),
-        permits => Asked::Any(permits.to_vec()),
+        [] => &request.keys,
+        permits => permits,
+    };
+    let asked = Asked {
+        keys: asked.to_vec(),
+        mode: Some(request.mode),
+        is_any: !request.permits.is_empty(),
     };
     let waiting = enter(asked, locks.place, held);
     if let Some(locks) = possible_cycle(&waiting) {
         // Another database can have locks with these numbers.
         let confirmed = held_in_database(conn, &locks).await;
-        let is_known = |resource: &Resource| match resource {
-            Resource::Lock { .. } => resource
-                .lock()
-                .is_some_and(|lock| confirmed.contains(&lock)),
-            Resource::Turn(_) => true,
-        };
+        let is_confirmed = |held: &Held| held.lock().is_some_and(|lock| confirmed.contains(&lock));
+        let is_known = |held: &Held| held.mode.is_none() || is_confirmed(held);
         // Calls that still wait hold the locks that they held during the query.
         let nodes = waits().clone();
         if let Some(cycle) = Graph::new(&nodes, &waiting, &is_known).cycle(&waiting) {
@@ -336,9 +321,14 @@ pub(crate) fn wait_for_turn(
     if held.is_empty() {
         return Ok(None);
     }
-    let waiting = enter(Asked::Turn(key), locks.place, held);
+    let asked = Asked {
+        keys: vec![key],
+        mode: None,
+        is_any: false,
+    };
+    let waiting = enter(asked, locks.place, held);
     let nodes = waits().clone();
-    let is_turn = |resource: &Resource| matches!(resource, Resource::Turn(_));
+    let is_turn = |held: &Held| held.mode.is_none();
     match Graph::new(&nodes, &waiting, &is_turn).cycle(&waiting) {
         Some(cycle) => Err(cycle),
         None => Ok(Some(waiting)),
