@@ -85,17 +85,14 @@ pub(super) async fn waits_forever<D: Driver>(
     address: usize,
     request: &Request,
 ) -> bool {
-    let is_forever = match request.budget() {
-        Wait::Never | Wait::For(_) => return false,
-        // Another permit can come free.
-        _ if !request.permits.is_empty() => return false,
-        Wait::Session => false,
-        Wait::Forever => true,
-    };
+    // Another permit can come free.
+    if is_bounded(request) || !request.permits.is_empty() {
+        return false;
+    }
     let held = held_by_this_task(address, request);
     // The same number may be held in another database.
     !held.is_empty()
-        && (is_forever || has_no_lock_timeout(conn).await)
+        && has_no_limit(conn, request).await
         && !held_in_database(conn, &held).await.is_empty()
 }
 
@@ -124,7 +121,16 @@ fn held_by_this_task(address: usize, request: &Request) -> Vec<(Key, u32)> {
     held
 }
 
-pub(super) async fn has_no_lock_timeout<D: Driver>(conn: &mut D) -> bool {
+/// Returns whether the request itself limits its wait.
+pub(super) fn is_bounded(request: &Request) -> bool {
+    matches!(request.budget(), Wait::Never | Wait::For(_))
+}
+
+/// Returns whether the session does not limit the wait of a request that is not bounded.
+pub(super) async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> bool {
+    if request.budget() == Wait::Forever {
+        return true;
+    }
     let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await;
     matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
 }

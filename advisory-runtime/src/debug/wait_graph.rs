@@ -7,11 +7,11 @@
 //! turns of their `queue`s. The call that closes a cycle is refused.
 
 use super::connection_locks::{self, HeldHere};
-use super::self_deadlock::{self, has_no_lock_timeout, held_in_database};
+use super::self_deadlock::{self, has_no_limit, held_in_database, is_bounded};
 use super::{LockSet, is_on};
 use crate::driver::Driver;
 use crate::request::CallSite;
-use crate::{Key, Mode, Request, Wait};
+use crate::{Key, Mode, Request};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -255,11 +255,9 @@ pub(super) async fn wait<D: Driver>(
     request: &Request,
     locks: &LockSet,
 ) -> Result<Option<Waiting>, String> {
-    let is_forever = match request.budget() {
-        Wait::Never | Wait::For(_) => return Ok(None),
-        Wait::Session => false,
-        Wait::Forever => true,
-    };
+    if is_bounded(request) {
+        return Ok(None);
+    }
     let mut held = held_meanwhile(Some(address), request.poll.is_some());
     if locks.has_turn {
         held.extend(turns(locks, |_| true));
@@ -268,7 +266,7 @@ pub(super) async fn wait<D: Driver>(
     // wait, it is not a deadlock.
     if held.is_empty()
         || conn.server_process().await.is_none()
-        || !is_forever && !has_no_lock_timeout(conn).await
+        || !has_no_limit(conn, request).await
     {
         return Ok(None);
     }

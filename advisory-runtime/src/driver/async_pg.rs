@@ -1,6 +1,6 @@
 //! diesel-async's connection as a [`Driver`].
 
-use super::queries::poll_once;
+use super::queries::{execute_any, in_order};
 use super::{Driver, Queries as _, can_be_of_a_process, cancel, timeout};
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
@@ -171,26 +171,12 @@ fn with_reason<T>(conn: &mut AsyncPgConnection, answer: QueryResult<T>) -> Query
 /// Sends a message, if it is not empty, and then a query, and waits for both answers. The outer
 /// error is the message's.
 async fn send_both<T>(
-    mut conn: &AsyncPgConnection,
+    conn: &AsyncPgConnection,
     message: &str,
     query: impl Future<Output = QueryResult<T>>,
 ) -> QueryResult<QueryResult<T>> {
-    let mut executed = pin!(conn.batch_execute(message));
-    let mut answered = pin!(query);
-    let mut done = message.is_empty().then_some(Ok(()));
-    let mut answer = None;
-    // Polled in this order, so that they are sent in this order.
-    let answer = poll_fn(|context| {
-        let is_done = poll_once(&mut done, executed.as_mut(), context);
-        poll_once(&mut answer, answered.as_mut(), context);
-        match answer.take_if(|_| is_done) {
-            Some(answer) => Poll::Ready(answer),
-            None => Poll::Pending,
-        }
-    })
-    .await;
-    done.unwrap_or(Ok(()))?;
-    Ok(answer)
+    let (executed, answer) = in_order(pin!(execute_any(conn, message)), pin!(query)).await;
+    executed.map(|()| answer)
 }
 
 /// Waits until the connection's own task has ended, and with it the connection.

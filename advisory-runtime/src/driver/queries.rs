@@ -13,7 +13,7 @@ use diesel::query_dsl::CompatibleType;
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    task::{Context, Poll},
+    task::Poll,
 };
 
 #[doc(hidden)]
@@ -91,36 +91,20 @@ impl Queries for diesel_async::AsyncPgConnection {
         U: 'static,
         Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
     {
-        use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
-        let handles = (&mut &*self, &mut &*self, &mut &*self, &mut &*self);
+        use diesel_async::RunQueryDsl;
+        let handles = (&mut &*self, &mut &*self);
         let [begin, end] = around.unwrap_or_default();
-        let mut opened = pin!(handles.0.batch_execute(begin));
-        let mut first = pin!(RunQueryDsl::load(first, handles.1));
-        let mut second = pin!(RunQueryDsl::load(second, handles.2));
-        let mut closed = pin!(handles.3.batch_execute(end));
-        let mut begin_answer = around.is_none().then_some(Ok(()));
-        let mut end_answer = around.is_none().then_some(Ok(()));
-        let (mut first_answer, mut second_answer) = (None, None);
-        // Polled in this order, so that they are sent in this order.
-        poll_fn(|context| {
-            let answers = [
-                poll_once(&mut begin_answer, opened.as_mut(), context),
-                poll_once(&mut first_answer, first.as_mut(), context),
-                poll_once(&mut second_answer, second.as_mut(), context),
-                poll_once(&mut end_answer, closed.as_mut(), context),
-            ];
-            if answers == [true; 4] {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-        begin_answer.unwrap_or(Ok(()))?;
-        let first = first_answer.unwrap_or(Ok(Vec::new()))?;
-        let second = second_answer.unwrap_or(Ok(Vec::new()))?;
-        end_answer.unwrap_or(Ok(()))?;
-        Ok((first, second))
+        let opened = pin!(execute_any(self, begin));
+        let first = pin!(RunQueryDsl::load(first, handles.0));
+        let second = pin!(RunQueryDsl::load(second, handles.1));
+        let closed = pin!(execute_any(self, end));
+        let last = pin!(in_order(second, closed));
+        let rest = pin!(in_order(first, last));
+        let (opened, (first, (second, closed))) = in_order(opened, rest).await;
+        opened?;
+        let answers = (first?, second?);
+        closed?;
+        Ok(answers)
     }
 
     async fn count<Q>(&mut self, query: Q) -> QueryResult<usize>
@@ -156,17 +140,43 @@ impl Queries for diesel::PgConnection {
     }
 }
 
-/// Polls a future that has not answered yet, and tells whether it has now.
+/// Polls both futures until they are ready, always the first one first: what they send is sent in
+/// this order.
 #[cfg(feature = "diesel-async")]
-pub(super) fn poll_once<F: Future>(
-    answer: &mut Option<F::Output>,
-    future: Pin<&mut F>,
-    context: &mut Context<'_>,
-) -> bool {
-    if answer.is_none()
-        && let Poll::Ready(output) = future.poll(context)
-    {
-        *answer = Some(output);
+pub(super) async fn in_order<A: Future, B: Future>(
+    mut first: Pin<&mut A>,
+    mut second: Pin<&mut B>,
+) -> (A::Output, B::Output) {
+    let (mut one, mut other) = (None, None);
+    poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(output) = first.as_mut().poll(context)
+        {
+            one = Some(output);
+        }
+        if other.is_none()
+            && let Poll::Ready(output) = second.as_mut().poll(context)
+        {
+            other = Some(output);
+        }
+        if one.is_none() || other.is_none() {
+            return Poll::Pending;
+        }
+        one.take()
+            .zip(other.take())
+            .map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// Sends a message, if it is not empty.
+#[cfg(feature = "diesel-async")]
+pub(super) async fn execute_any(
+    mut conn: &diesel_async::AsyncPgConnection,
+    message: &str,
+) -> QueryResult<()> {
+    if message.is_empty() {
+        return Ok(());
     }
-    answer.is_some()
+    diesel_async::SimpleAsyncConnection::batch_execute(&mut conn, message).await
 }

@@ -29,8 +29,8 @@ pub(super) enum TryQuery {
         /// Undoes the message in front of it.
         undo: Cow<'static, str>,
     },
-    /// For the session. It compares the session's process with the backend.
-    Session { process: Option<i32> },
+    /// For the session. It compares the call's process with the backend.
+    Session,
 }
 
 /// The text of a try. It returns a row if it took the locks.
@@ -65,6 +65,14 @@ impl TryText {
 const KEYS_SHOWN: usize = 8;
 
 impl AcquireSql {
+    /// A try for the session, after a message that can be empty.
+    pub(super) fn try_session(message: &'static str) -> Self {
+        Self {
+            message: message.into(),
+            try_query: Some(TryQuery::Session),
+        }
+    }
+
     /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error
     /// is the message's, the inner one the query's.
     pub(super) async fn send<D: Driver>(
@@ -79,9 +87,7 @@ impl AcquireSql {
             Some(TryQuery::Xact { one_key, undo }) => {
                 Box::pin(try_xact(message, *one_key, undo, conn, call)).await
             }
-            Some(TryQuery::Session { process }) => {
-                Box::pin(try_session(message, *process, conn, call)).await
-            }
+            Some(TryQuery::Session) => Box::pin(try_session(message, conn, call)).await,
         };
         call.record_time();
         sent
@@ -138,7 +144,6 @@ async fn try_xact<D: Driver>(
 /// If another client's statement answers, that is an error: nothing can undo what it has done.
 async fn try_session<D: Driver>(
     message: &str,
-    process: Option<i32>,
     conn: &mut D,
     call: &mut Call,
 ) -> QueryResult<QueryResult<bool>> {
@@ -146,7 +151,7 @@ async fn try_session<D: Driver>(
         conn.execute(message).await?;
     }
     let tag = AnswerTag::new();
-    let query = Message::try_session(&call.request, process, &tag.0);
+    let query = Message::try_session(&call.request, call.process, &tag.0);
     let answer = conn.query_text(&query).await;
     let rows = answer.and_then(|answer| tag.read(answer)?.parse().map_err(|_| other_statement()));
     Ok(rows.map(|rows| took(call, rows)))

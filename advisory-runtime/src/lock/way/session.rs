@@ -1,6 +1,6 @@
 //! Session-level locks: the SQL that takes and releases them, and what a refusal means.
 
-use super::acquire_sql::{AcquireSql, TryQuery};
+use super::acquire_sql::AcquireSql;
 use super::answer_tag::AnswerTag;
 use super::client_check::CLIENT_CHECK;
 use super::message::{IsPooled, KEYS_PER_STATEMENT, LockTimeout, Message};
@@ -36,10 +36,7 @@ const fn is_in_test(call: &Call) -> bool {
 fn acquire_sql(call: &Call) -> AcquireSql {
     let (request, is_test, process) = (&call.request, is_in_test(call), call.process);
     if request.budget() == Wait::Never {
-        return AcquireSql {
-            message: if is_test { SAVEPOINT } else { "" }.into(),
-            try_query: Some(TryQuery::Session { process }),
-        };
+        return AcquireSql::try_session(if is_test { SAVEPOINT } else { "" });
     }
     let mut message = Message::new(request);
     if is_test {

@@ -4,7 +4,7 @@
 //! before the transaction: the session takes the keys, and hands them over to the transaction that
 //! follows, which ends like any other.
 
-use super::acquire_sql::{AcquireSql, TryQuery};
+use super::acquire_sql::AcquireSql;
 use super::message::{IsPooled, LockTimeout, Message};
 use super::refusal::{self, SessionState};
 use super::session::{check_none, check_pooler};
@@ -23,12 +23,6 @@ use diesel::result::Error as DieselError;
 /// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
 /// backend.
 fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
-    if request.budget() == Wait::Never {
-        return AcquireSql {
-            message: "".into(),
-            try_query: Some(TryQuery::Session { process }),
-        };
-    }
     let mut message = Message::new(request);
     message.statement(BEGIN);
     message.select_own_client_check(request);
@@ -80,10 +74,8 @@ pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<()
     if call.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
-    match acquire_sql(&call.request, call.process)
-        .send(conn, call)
-        .await
-    {
+    let acquire = acquire_sql(&call.request, call.process);
+    match acquire.send(conn, call).await {
         Ok(_) => Ok(()),
         Err(source) => Err(refused(conn, call, source).await),
     }
@@ -96,10 +88,7 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     if let Err(source) = conn.execute(&check).await {
         return Err(refused(conn, call, source).await);
     }
-    let source = match acquire_sql(&call.request, call.process)
-        .send(conn, call)
-        .await
-    {
+    let source = match AcquireSql::try_session("").send(conn, call).await {
         Ok(Ok(false)) => return Err(refusal::missed(conn, call, Ok(()))),
         Ok(Ok(true)) => match conn.execute(&open_message(call)).await {
             Ok(()) => return Ok(()),
