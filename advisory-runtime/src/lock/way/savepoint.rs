@@ -12,7 +12,7 @@ use crate::error::{
     Marker, is_connection_lost, is_interrupted, is_of_savepoint, is_outside_transaction,
     may_be_outside_transaction,
 };
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, Phase, Way};
 use crate::request::Scope;
 use crate::sql::own_locks::own_count;
 use crate::sql::try_lock::TryLock;
@@ -34,8 +34,10 @@ enum Snapshot {
     HeldBefore,
 }
 
-/// Sets the savepoint and takes the keys, or asks for them.
-fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
+/// Sets the savepoint and takes the keys, or asks for them. For a lock without a body, a message that
+/// waits also releases the savepoint, so that the outer transaction holds the keys.
+fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql {
+    let request = &call.request;
     let mut message = open_message(outer, request, snapshot);
     let try_query = if request.budget() == Wait::Never {
         if request.max_hold.is_some() {
@@ -50,22 +52,13 @@ fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acqu
         None
     };
     push_idle_timeout(&mut message, request);
+    if matches!(call.way, Way::Within(_)) && try_query.is_none() {
+        message.statement(&release_message(outer, false));
+    }
     AcquireSql {
         message: message.into_text().into(),
         try_query,
     }
-}
-
-/// Like [`acquire_sql`], for a lock without a body. A message that waits also releases the
-/// savepoint, so that the outer transaction holds the keys.
-fn lock_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
-    let mut acquisition = acquire_sql(outer, request, snapshot);
-    if acquisition.try_query.is_none() {
-        let message = acquisition.message.to_mut();
-        message.push(';');
-        message.push_str(&release_message(outer, false));
-    }
-    acquisition
 }
 
 fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
@@ -129,7 +122,24 @@ pub(super) async fn begin<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    acquire(conn, call, outer, acquire_sql).await
+    match begin_under(conn, call, outer, Snapshot::Fresh).await {
+        Err(Error::StaleSnapshot { .. }) => {
+            Box::pin(begin_under(conn, call, outer, Snapshot::HeldBefore)).await
+        }
+        begun => begun,
+    }
+}
+
+async fn begin_under<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+    snapshot: Snapshot,
+) -> Result<(), Error> {
+    match acquire_sql(outer, call, snapshot).send(conn, call).await {
+        Ok(Ok(true)) => Ok(()),
+        sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
+    }
 }
 
 pub(super) async fn lock<D: Driver>(
@@ -137,7 +147,7 @@ pub(super) async fn lock<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    acquire(conn, call, outer, lock_sql).await?;
+    begin(conn, call, outer).await?;
     if call.budget() == Wait::Never {
         let released = conn.execute(&release_message(outer, false)).await;
         released.map_err(Error::Database)?;
@@ -198,35 +208,6 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     refusal::database(call, source)
 }
 
-type Ask = fn(NonZeroU32, &Request, Snapshot) -> AcquireSql;
-
-async fn acquire<D: Driver>(
-    conn: &mut D,
-    call: &mut Call,
-    outer: NonZeroU32,
-    ask: Ask,
-) -> Result<(), Error> {
-    match acquire_under(conn, call, outer, ask, Snapshot::Fresh).await {
-        Err(Error::StaleSnapshot { .. }) => {
-            Box::pin(acquire_under(conn, call, outer, ask, Snapshot::HeldBefore)).await
-        }
-        acquired => acquired,
-    }
-}
-
-async fn acquire_under<D: Driver>(
-    conn: &mut D,
-    call: &mut Call,
-    outer: NonZeroU32,
-    ask: Ask,
-    snapshot: Snapshot,
-) -> Result<(), Error> {
-    match ask(outer, &call.request, snapshot).send(conn, call).await {
-        Ok(Ok(true)) => Ok(()),
-        sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
-    }
-}
-
 /// Undoes the savepoint, so that the outer transaction goes on.
 async fn refused<D: Driver>(
     conn: &mut D,
@@ -235,7 +216,7 @@ async fn refused<D: Driver>(
     sent: QueryResult<QueryResult<bool>>,
 ) -> Error {
     let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(conn, call, Ok(())),
+        Ok(Ok(_)) => return refusal::missed(call),
         Ok(Err(source)) | Err(source) => source,
     };
     // A drop in the middle closes the connection, so that nobody takes the open transaction for its

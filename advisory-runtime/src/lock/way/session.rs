@@ -240,9 +240,12 @@ async fn undo_savepoint<D: Driver>(conn: &mut D, call: &Call) -> QueryResult<()>
 }
 
 async fn after_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> Result<(), Error> {
-    let undone = undo_savepoint(conn, call).await;
-    if !is_taken || undone.is_err() {
-        return Err(refusal::missed(conn, call, undone));
+    if let Err(error) = undo_savepoint(conn, call).await {
+        call.abandon(conn);
+        return Err(Error::Database(error));
+    }
+    if !is_taken {
+        return Err(refusal::missed(call));
     }
     bound(conn, call).await
 }
@@ -347,25 +350,15 @@ fn unlock_query(call: &Call) -> Option<Unlock> {
 /// Releases one key by the query. If the query does not release it, as after a `DISCARD ALL` that
 /// removed the prepared statement, the message does, or its error says why it cannot.
 async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -> QueryResult<()> {
-    match conn.unlock(query).await {
-        Ok(1) => Ok(()),
-        unlocked => Box::pin(release_again(conn, call, unlocked.err())).await,
-    }
-}
-
-async fn release_again<D: Driver>(
-    conn: &mut D,
-    call: &Call,
-    source: Option<DieselError>,
-) -> QueryResult<()> {
-    match source {
-        Some(source) if !has_only_message(&source) => Err(source),
-        source => match (conn.execute(&call.release_message()).await, source) {
-            (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => {
-                Err(source)
-            }
-            (released, _) => released,
-        },
+    let source = match conn.unlock(query).await {
+        Ok(1) => return Ok(()),
+        Ok(_) => None,
+        Err(source) if has_only_message(&source) => Some(source),
+        Err(source) => return Err(source),
+    };
+    match (conn.execute(&call.release_message()).await, source) {
+        (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => Err(source),
+        (released, _) => released,
     }
 }
 

@@ -89,7 +89,7 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
         return Err(refused(conn, call, source).await);
     }
     let source = match AcquireSql::try_session("").send(conn, call).await {
-        Ok(Ok(false)) => return Err(refusal::missed(conn, call, Ok(()))),
+        Ok(Ok(false)) => return Err(refusal::missed(call)),
         Ok(Ok(true)) => match conn.execute(&open_message(call)).await {
             Ok(()) => return Ok(()),
             Err(source) => source,
