@@ -5,7 +5,6 @@
 //! builds the SQL, and `acquire_sql`, which sends it.
 
 mod acquire_sql;
-mod answer_tag;
 mod client_check;
 mod message;
 pub(super) mod refusal;

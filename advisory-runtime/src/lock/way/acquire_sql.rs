@@ -1,6 +1,5 @@
 //! The SQL that acquires locks: a message, and for a try a query after it.
 
-use super::answer_tag::AnswerTag;
 use super::message::Message;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
@@ -10,6 +9,8 @@ use crate::sql::try_lock::{TryLock, other_statement};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Debug)]
 pub(super) struct AcquireSql {
@@ -163,6 +164,29 @@ fn took(call: &mut Call, rows: usize) -> bool {
     let last = rows.checked_sub(1);
     call.permit = last.and_then(|last| call.request.permits.get(last).copied());
     last.is_some()
+}
+
+/// A text with which the answer begins, and that is in no other query.
+///
+/// Outside of a transaction, a pooler that does not track prepared statements can let one backend
+/// prepare a query and another one execute it. There another client's statement can have the
+/// query's name, and answers instead.
+pub(super) struct AnswerTag(pub(super) String);
+
+impl AnswerTag {
+    pub(super) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanoseconds = now.unwrap_or_default().as_nanos();
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self(format!("advisory:{process}:{nanoseconds}:{count}:"))
+    }
+
+    /// The value after the tag.
+    pub(super) fn read(&self, answer: Option<String>) -> QueryResult<String> {
+        let read = answer.and_then(|answer| Some(answer.strip_prefix(&self.0)?.to_owned()));
+        read.ok_or_else(other_statement)
+    }
 }
 
 impl From<String> for AcquireSql {

@@ -1,7 +1,6 @@
 //! Session-level locks: the SQL that takes and releases them, and what a refusal means.
 
-use super::acquire_sql::AcquireSql;
-use super::answer_tag::AnswerTag;
+use super::acquire_sql::{AcquireSql, AnswerTag};
 use super::client_check::CLIENT_CHECK;
 use super::message::{IsPooled, KEYS_PER_STATEMENT, LockTimeout, Message};
 use super::refusal::{self, SessionState};
