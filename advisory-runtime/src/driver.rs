@@ -18,11 +18,9 @@ mod timer_thread;
 
 #[cfg(feature = "diesel-async")]
 pub(crate) use async_pg::until_ended;
-#[cfg(feature = "postgres")]
-pub(crate) use blocking_pg::block_on;
 pub(crate) use close_on_drop::CloseOnDrop;
 #[cfg(feature = "postgres")]
-pub(crate) use park::{wait, wait_at_most};
+pub(crate) use park::{block_on, wait_at_most};
 pub(crate) use queries::Queries;
 #[cfg(feature = "diesel-async")]
 pub(crate) use timer_thread::timeout;

@@ -12,8 +12,6 @@ use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
 use diesel::{QueryResult, RunQueryDsl};
 use std::num::NonZeroU32;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 impl Driver for PgConnection {
@@ -139,14 +137,3 @@ impl Driver for PgConnection {
 
 /// How often to send the message that closes a session. Each cancel request interrupts one.
 const TRIES: usize = 16;
-
-/// Runs a future whose steps are all blocking calls, so that it is ready when it is first polled.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut context = Context::from_waker(Waker::noop());
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
-            return answer;
-        }
-    }
-}

@@ -3,7 +3,7 @@
 use super::store::Blocking;
 use super::{Error, Event, Lease, LeaseGuard, Request, Row};
 use crate::blocking::Pool;
-use crate::driver::wait;
+use crate::driver::block_on;
 use crate::lease;
 
 /// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is
@@ -81,7 +81,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn acquire(&self, request: impl Into<Request>) -> Result<LeaseGuard, Error> {
         let request = request.into().with_origin();
-        Ok(LeaseGuard::new(wait(
+        Ok(LeaseGuard::new(block_on(
             self.0.acquire_recorded(request, None),
         )?))
     }
@@ -89,12 +89,12 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
     /// Asks the server whether the lease is held; as
     /// [`lease::Leases::holds`](crate::lease::Leases::holds).
     pub fn holds(&self, lease: &Lease) -> Result<bool, Error> {
-        wait(self.0.holds(lease))
+        block_on(self.0.holds(lease))
     }
 
     /// Lists the leases of the table on a connection of the pool; as
     /// [`lease::Leases::list`](crate::lease::Leases::list).
     pub fn list(&self) -> Result<Vec<Row>, Error> {
-        wait(self.0.list())
+        block_on(self.0.list())
     }
 }
