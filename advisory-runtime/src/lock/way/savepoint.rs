@@ -51,7 +51,10 @@ fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql
         message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
         None
     };
-    push_idle_timeout(&mut message, request);
+    if let Some(max_hold) = request.max_hold {
+        message.continue_select();
+        message.push_timeout(XACT_TIMEOUTS[0], max_hold, Scope::Xact);
+    }
     if matches!(call.way, Way::Within(_)) && try_query.is_none() {
         message.statement(&release_message(outer, false));
     }
@@ -91,13 +94,6 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
 
 /// The settings that `max_hold` changes, and [`release_message`] restores.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
-
-fn push_idle_timeout(message: &mut Message, request: &Request) {
-    if let Some(max_hold) = request.max_hold {
-        message.continue_select();
-        message.push_timeout(XACT_TIMEOUTS[0], max_hold, Scope::Xact);
-    }
-}
 
 /// Keeps what the body did; the keys stay locked until the end of the outer transaction. The
 /// savepoint is released last, so that it can still be rolled back if a setting cannot be restored.
