@@ -20,7 +20,7 @@ pub(crate) use lock_set::LockSet;
 pub(crate) use wait_graph::Waiting;
 
 use crate::driver::{Driver, depth};
-use crate::error::{LockName, Marker};
+use crate::error::Marker;
 use crate::observe::Telemetry;
 use crate::{Error, Key, Request, Wait, sql};
 use connection_locks::CallLocks;
@@ -100,13 +100,12 @@ pub(crate) async fn before_begin<D: Driver>(
     let Some(request) = checks.request.as_deref() else {
         return Ok(());
     };
-    let name = LockName::new(request.pattern, &request.keys);
     if outer.is_none()
         && let Err(error) = conn
             .execute(&sql::probe::check_session(checks.needs_session))
             .await
     {
-        let lock = name.text();
+        let lock = request.lock();
         match Marker::of(&error) {
             Some(Marker::Standby) => return Err(Error::Standby { lock }),
             Some(Marker::PooledSession) => return Err(Error::PooledSession { lock }),
@@ -133,9 +132,10 @@ pub(crate) async fn before_wait<D: Driver>(
     address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
-    let lock = || LockName::new(request.pattern, &request.keys).text();
     if self_deadlock::waits_forever(conn, address, request).await {
-        return Err(Error::SelfDeadlock { lock: lock() });
+        return Err(Error::SelfDeadlock {
+            lock: request.lock(),
+        });
     }
     let Some(locks) = checks.locks.set() else {
         return Ok(None);
@@ -143,7 +143,7 @@ pub(crate) async fn before_wait<D: Driver>(
     match wait_graph::wait(conn, address, request, locks).await {
         Ok(waiting) => Ok(waiting),
         Err(cycle) => Err(Error::TaskDeadlock {
-            lock: lock(),
+            lock: request.lock(),
             cycle,
         }),
     }

@@ -18,7 +18,7 @@ pub use diesel_error::ErrorRef;
 pub(crate) use diesel_error::{from_diesel, into_diesel};
 pub use fallible::{Fallible, never};
 pub use lock_name::BusyLock;
-pub(crate) use lock_name::LockName;
+pub(crate) use lock_name::lock_name;
 pub(crate) use message::CommonMessage;
 pub use pool_error::PoolError;
 pub use product::ProductError;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::language::Language;
 use crate::language::shortest_key::{Goal, shortest_key};
-use crate::language::witness::{Values, readable};
+use crate::language::witness::{readable, values_text};
 use crate::pattern::{Part, Pattern};
 
 /// A proof that a pattern is ambiguous: one key, two lists of values that render it, and what to
@@ -29,7 +29,7 @@ pub struct Ambiguity {
 /// ``"x-y-z" is both a = "x", b = "y-z" and a = "x-y", b = "z"``
 impl fmt::Display for Ambiguity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, second) = (Values(&self.first), Values(&self.second));
+        let (first, second) = (values_text(&self.first), values_text(&self.second));
         write!(f, "{:?} is both {first} and {second}", self.key)
     }
 }

@@ -32,24 +32,19 @@ impl fmt::Display for Witness {
         write!(f, "both can render {:?}", self.key)?;
         for (joint, side, values) in [(":", "here", &self.left), (";", "there", &self.right)] {
             if !values.is_empty() {
-                write!(f, "{joint} {side} {}", Values(values))?;
+                write!(f, "{joint} {side} {}", values_text(values))?;
             }
         }
         Ok(())
     }
 }
 
-/// Writes `tenant = "t1", slot = "x"`.
-pub(crate) struct Values<'a>(pub(crate) &'a [(String, String)]);
-
-impl fmt::Display for Values<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (name, value)) in self.0.iter().enumerate() {
-            let joint = if i == 0 { "" } else { ", " };
-            write!(f, "{joint}{name} = {value:?}")?;
-        }
-        Ok(())
-    }
+/// `tenant = "t1", slot = "x"`
+pub(crate) fn values_text(values: &[(String, String)]) -> String {
+    let texts = values
+        .iter()
+        .map(|(name, value)| format!("{name} = {value:?}"));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Finds a key that both patterns can render; there is one exactly when they [`overlap`].

@@ -4,30 +4,14 @@ use crate::key::Key;
 use std::borrow::Cow;
 use std::fmt;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LockName {
-    pattern: &'static str,
-    first: Option<Key>,
-    more: usize,
-}
-
-impl LockName {
-    pub(crate) fn new(pattern: &'static str, keys: &[Key]) -> Self {
-        Self {
-            pattern,
-            first: keys.first().copied(),
-            more: keys.len().saturating_sub(1),
+/// The key pattern or, without one, the first key.
+pub(crate) fn lock_name(pattern: &'static str, keys: &[Key]) -> Cow<'static, str> {
+    match keys {
+        [first] if pattern.is_empty() => first.to_string().into(),
+        [first, more @ ..] if pattern.is_empty() => {
+            format!("{first} and {} more", more.len()).into()
         }
-    }
-
-    pub(crate) fn text(self) -> Cow<'static, str> {
-        match self.first {
-            Some(first) if self.pattern.is_empty() => match self.more {
-                0 => first.to_string().into(),
-                more => format!("{first} and {more} more").into(),
-            },
-            _ => self.pattern.into(),
-        }
+        _ => pattern.into(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::dropped::Dropped;
 use super::lock_info::LockInfo;
-use crate::error::{BusyLock, LockName};
+use crate::error::BusyLock;
 use crate::observe::Telemetry;
 use crate::sql::unlock::release_keys;
 use crate::{Error, Isolation, Key, Request, Wait, debug};
@@ -120,17 +120,13 @@ impl Call {
         }
     }
 
-    fn name(&self) -> LockName {
-        LockName::new(self.request.pattern, &self.request.keys)
-    }
-
     pub(super) fn lock(&self) -> Cow<'static, str> {
-        self.name().text()
+        self.request.lock()
     }
 
     pub(super) fn info<D>(&self) -> LockInfo<D> {
         LockInfo {
-            name: self.name(),
+            pattern: self.request.pattern,
             keys: self.request.keys.clone(),
             permit: self.permit,
             permits: match self.permit {

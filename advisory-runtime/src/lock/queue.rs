@@ -6,7 +6,7 @@
 
 use crate::debug::self_deadlock::has_turn;
 use crate::debug::wait_graph;
-use crate::error::{BusyLock, LockName};
+use crate::error::BusyLock;
 use crate::{Error, Key, Request, Wait};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,7 +125,6 @@ fn budget(request: &Request) -> Option<Duration> {
 }
 
 async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
-    let lock = || LockName::new(request.pattern, &request.keys).text();
     let is_bounded = budget(request).is_some();
     let mut turns: Vec<One> = Vec::with_capacity(request.keys.len());
     for key in &*request.keys {
@@ -134,7 +133,9 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             Ok(turn) => turn,
             // A bounded wait ends as in a release build.
             Err(_) if !is_bounded && has_turn(request) => {
-                return Err(Error::SelfDeadlock { lock: lock() });
+                return Err(Error::SelfDeadlock {
+                    lock: request.lock(),
+                });
             }
             Err(_) => {
                 let waiting = if is_bounded {
@@ -143,7 +144,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
                     let before = turns.iter().map(|one| one.line.key);
                     let waiting = wait_graph::wait_for_turn(request, before, *key);
                     waiting.map_err(|cycle| Error::TaskDeadlock {
-                        lock: lock(),
+                        lock: request.lock(),
                         cycle,
                     })?
                 };
@@ -151,7 +152,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
                 let in_line = InLine(&line.waiting);
                 if before >= limit {
                     return Err(Error::QueueFull {
-                        lock: lock(),
+                        lock: request.lock(),
                         limit,
                     });
                 }
@@ -169,7 +170,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
 }
 
 fn given_up(request: &Request, started: Instant) -> Error {
-    let lock = LockName::new(request.pattern, &request.keys).text();
+    let lock = request.lock();
     let busy = BusyLock::new(&request.keys);
     match request.budget() {
         Wait::Never => Error::NotAvailable { lock, busy },

@@ -3,7 +3,7 @@
 use super::own_locks::{is_key, own_count};
 use super::{Arguments, fail_unless, is_backend, try_function};
 use crate::error::Marker;
-use crate::request::{DistributedRows, Scope};
+use crate::request::Scope;
 use crate::{Key, Mode, Request};
 use std::num::NonZeroU32;
 
@@ -182,7 +182,7 @@ fn is_held(least: usize, keys: &[Key], mode: Mode) -> String {
 
 /// Fails with [`Marker::LockLost`] unless the transaction holds every key at the node of these
 /// rows. It takes them again, because it cannot read another node's catalogs.
-pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> String {
+pub(crate) fn takes_all(rows: &str, keys: &[Key], mode: Mode) -> String {
     let function = try_function(Scope::Xact, mode);
     let mut are_taken = String::from("pg_catalog.count(*) OPERATOR(pg_catalog.>=) 0");
     for key in keys {
