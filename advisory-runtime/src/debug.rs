@@ -3,17 +3,17 @@
 //! Checks send messages of their own; a lock's messages are those of a release build. With
 //! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves like a release build.
 //!
-//! `order`, `self_deadlock` and `wait_graph` find deadlocks, `connection_locks` a session that
+//! `order` and `wait_graph` find deadlocks, `connection_locks` a session that
 //! already holds the lock, `idle` a body that leaves the connection idle. A setting that marks the
 //! transaction of a call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs under, in
 //! `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
 //! `error/pool_error.rs`.
 
+pub(crate) mod bodies;
 pub(crate) mod connection_locks;
 pub(crate) mod idle;
 mod lock_set;
 pub(crate) mod order;
-pub(crate) mod self_deadlock;
 pub(crate) mod wait_graph;
 
 pub(crate) use lock_set::LockSet;
@@ -132,20 +132,9 @@ pub(crate) async fn before_wait<D: Driver>(
     address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
-    if self_deadlock::waits_forever(conn, address, request).await {
-        return Err(Error::SelfDeadlock {
-            lock: request.lock(),
-        });
-    }
-    let Some(locks) = checks.locks.set() else {
-        return Ok(None);
-    };
-    match wait_graph::wait(conn, address, request, locks).await {
-        Ok(waiting) => Ok(waiting),
-        Err(cycle) => Err(Error::TaskDeadlock {
-            lock: request.lock(),
-            cycle,
-        }),
+    match checks.locks.set() {
+        Some(locks) => wait_graph::wait(conn, address, request, locks).await,
+        None => Ok(None),
     }
 }
 

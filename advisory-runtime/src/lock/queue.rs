@@ -4,7 +4,6 @@
 //! The database is not known without a connection, so equal keys of several databases share a
 //! queue.
 
-use crate::debug::self_deadlock::has_turn;
 use crate::debug::wait_graph;
 use crate::error::BusyLock;
 use crate::{Error, Key, Request, Wait};
@@ -131,22 +130,13 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
         let (slot, line) = QueueSlot::new(*key);
         let turn = match Arc::clone(&line.turn).try_lock_owned() {
             Ok(turn) => turn,
-            // A bounded wait ends as in a release build.
-            Err(_) if !is_bounded && has_turn(request) => {
-                return Err(Error::SelfDeadlock {
-                    lock: request.lock(),
-                });
-            }
             Err(_) => {
+                // A bounded wait ends as in a release build.
                 let waiting = if is_bounded {
                     None
                 } else {
                     let before = turns.iter().map(|one| one.line.key);
-                    let waiting = wait_graph::wait_for_turn(request, before, *key);
-                    waiting.map_err(|cycle| Error::TaskDeadlock {
-                        lock: request.lock(),
-                        cycle,
-                    })?
+                    wait_graph::wait_for_turn(request, before, *key)?
                 };
                 let before = line.waiting.fetch_add(1, Ordering::AcqRel);
                 let in_line = InLine(&line.waiting);
