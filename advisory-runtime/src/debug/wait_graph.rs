@@ -91,8 +91,7 @@ impl Edge<'_> {
     }
 }
 
-/// Waiting calls, and a test of whether a lock of their tasks is known to be in one
-/// database.
+/// Waiting calls, and a test of whether a lock of their tasks is known to be in one database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
     is_known: &'n dyn Fn(&Held) -> bool,
@@ -147,7 +146,9 @@ impl<'n> Graph<'n> {
     fn deadlock(&self, waiting: &Waiting, request: &Request) -> Option<Error> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
         let lock = request.lock();
-        if self.edges(node).iter().any(|edge| edge.to.id == node.id) {
+        let mut edges = self.edges(node).into_iter();
+        // A task that holds one permit waits for the others too.
+        if !node.asked.is_any && edges.any(|edge| edge.to.id == node.id) {
             return Some(Error::SelfDeadlock { lock });
         }
         let (mut seen, mut way) = (Vec::new(), Vec::new());
