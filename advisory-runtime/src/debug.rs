@@ -3,10 +3,10 @@
 //! Checks send messages of their own; a lock's messages are those of a release build. With
 //! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves like a release build.
 //!
-//! `order` and `wait_graph` find deadlocks, `connection_locks` a session that
-//! already holds the lock, `idle` a body that leaves the connection idle. A setting that marks the
-//! transaction of a call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs under, in
-//! `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
+//! `order` and `wait_graph` find deadlocks, `connection_locks` a session that already holds the
+//! lock, `idle` a body that leaves the connection idle. A setting that marks the transaction of a
+//! call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs
+//! under, in `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
 //! `error/pool_error.rs`.
 
 pub(crate) mod bodies;

@@ -66,11 +66,6 @@ impl fmt::Display for Arguments {
     }
 }
 
-/// A condition: this process is the backend. A negative number is not one.
-fn is_backend(process: i32) -> String {
-    format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}")
-}
-
 /// Fails with the text unless the condition is true. This needs no prepared statement, which a
 /// pooler may not track. The expected answer is not an error, which the server would log.
 pub(crate) fn fail_unless(condition: &str, text: &str) -> String {

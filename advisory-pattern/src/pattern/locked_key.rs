@@ -127,8 +127,8 @@ fn pair(first: i32, second: &Pattern) -> Pattern {
     Pattern { parts }
 }
 
-/// Returns the text of a pair with a derived second half, `(23405,"<announcement>")`: its first half,
-/// and the pattern or the rendered text that its second half is derived from.
+/// Returns the text of a pair with a derived second half, `(23405,"<announcement>")`: its first
+/// half, and the pattern or the rendered text that its second half is derived from.
 ///
 /// Messages, query comments and the inventory show the key in this form, and the rendered key has
 /// it too. No space follows the comma, because `, ` separates the texts of several keys.

@@ -1,6 +1,6 @@
-//! Detection of tasks of this process that wait for each other through their own connections, and of
-//! a task that waits for itself. The server sees no cycle there: the session that holds a lock is
-//! idle, while its task waits on another session.
+//! Detection of tasks of this process that wait for each other through their own connections, and
+//! of a task that waits for itself. The server sees no cycle there: the session that holds a lock
+//! is idle, while its task waits on another session.
 //!
 //! Each call that waits without a limit is a node. It has the locks that the call asks for, and
 //! those that its task holds meanwhile: the locks of the bodies that the thread is polling, and the

@@ -18,8 +18,8 @@ use crate::driver::{Driver, mark_transaction_closed};
 use crate::{Error, pooler, sql};
 use std::num::NonZeroU32;
 
-/// Acquires the locks, and tries again if the server refuses a setting of `max_hold`, or if a pooler
-/// turns out to be in session mode.
+/// Acquires the locks, and tries again if the server refuses a setting of `max_hold`, or if a
+/// pooler turns out to be in session mode.
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     if matches!(call.way, Way::Session | Way::Strict) {
         call.process = pooler::own_process(conn);

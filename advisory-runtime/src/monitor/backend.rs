@@ -188,10 +188,11 @@ impl Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// The signal to cancel its statement was sent; or its session was terminated, and its locks are
-    /// free.
+    /// The signal to cancel its statement was sent; or its session was terminated, and its locks
+    /// are free.
     Done,
-    /// The signal to terminate its session was sent. The session was still alive after five seconds.
+    /// The signal to terminate its session was sent. The session was still alive after five
+    /// seconds.
     Sent,
     /// The backend has ended, or its process id now belongs to another one. No signal was sent.
     Gone,

@@ -1,7 +1,7 @@
 //! Queries about the session, and about locks that others hold.
 
 use super::own_locks::{is_key, own_count};
-use super::{Arguments, fail_unless, is_backend, try_function};
+use super::{Arguments, fail_unless, try_function};
 use crate::error::Marker;
 use crate::request::Scope;
 use crate::{Key, Mode, Request};
@@ -72,7 +72,7 @@ pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
 
 /// A condition: another backend serves the connection.
 pub(crate) fn is_not_backend(process: i32) -> String {
-    format!("NOT {}", is_backend(process))
+    format!("NOT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}")
 }
 
 /// A condition: the server is a standby, whose locks sessions on the primary do not see.

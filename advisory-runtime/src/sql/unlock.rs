@@ -1,6 +1,6 @@
 //! The release of session-level locks: for one lock a prepared query, at half the cost of a text.
 
-use super::{Arguments, fail_unless, is_backend, unlock_function};
+use super::{Arguments, fail_unless, unlock_function};
 use crate::error::Marker;
 use crate::{Key, Mode};
 use diesel::QueryResult;
@@ -71,7 +71,8 @@ pub(crate) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> St
         released = format!("true OPERATOR(pg_catalog.=) ALL(ARRAY[{released}])");
     }
     if let Some(process) = process {
-        released = format!("{} AND {released}", is_backend(process));
+        released =
+            format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process} AND {released}");
     }
     fail_unless(&released, Marker::LockLost.text())
 }

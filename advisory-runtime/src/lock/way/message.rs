@@ -16,36 +16,27 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 /// stopped needs it to roll back.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A condition: the session is not the client's own. A setting that does not exist is NULL, and so
-/// is its comparison.
-#[derive(Clone, Copy)]
-pub(super) enum IsPooled {
-    /// Another process than this one is the backend.
-    Backend(i32),
-    /// The setting `advisory.pooler` is `transaction`, or another process is the backend, if this
-    /// one is known.
-    Setting(Option<i32>),
-    /// Always false, but only the node with the rows of the statement can compute it. Other
-    /// arguments would let the server call the function at another node.
-    AtRows,
+/// A condition: another process than this one is the backend.
+pub(super) fn is_other_backend(process: i32) -> String {
+    format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}")
 }
 
-impl fmt::Display for IsPooled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Backend(process) => write!(
-                f,
-                "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}"
-            ),
-            Self::Setting(process) => {
-                f.write_str("pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'")?;
-                process.map_or(Ok(()), |process| {
-                    write!(f, " OR {}", Self::Backend(process))
-                })
-            }
-            Self::AtRows => f.write_str("pg_catalog.count(*) OPERATOR(pg_catalog.<) 0"),
-        }
-    }
+/// A condition: the session is not the client's own. The setting `advisory.pooler` is
+/// `transaction`, or another process is the backend, if this one is known. A setting that does not
+/// exist is NULL, and so is its comparison.
+pub(super) fn is_pooled(process: Option<i32>) -> String {
+    let is_other = process.map(|process| format!(" OR {}", is_other_backend(process)));
+    format!(
+        "pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'{}",
+        is_other.unwrap_or_default()
+    )
+}
+
+/// A condition that is always false, but that only the node with the rows of the statement can
+/// compute. Other arguments would let the server call the function at another node.
+fn at_rows(request: &Request) -> Option<&'static str> {
+    let count = "pg_catalog.count(*) OPERATOR(pg_catalog.<) 0";
+    request.at.as_ref().map(|_| count)
 }
 
 /// The arguments of a lock function. If the condition is true, the statement fails with
@@ -54,7 +45,7 @@ impl fmt::Display for IsPooled {
 /// The key is a text because only a text can be either a number or the marker. It is converted when
 /// the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted would
 /// fail in every plan.
-fn own_arguments(key: Key, is_pooled: Option<IsPooled>) -> String {
+fn own_arguments(key: Key, is_pooled: Option<&str>) -> String {
     let Some(is_pooled) = is_pooled else {
         return Arguments(key).to_string();
     };
@@ -80,11 +71,11 @@ pub(super) enum LockTimeout {
 /// at the first key that is held.
 fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
     let lock = try_function(scope, request.mode);
-    let at_rows = request.at.as_ref().map(|_| IsPooled::AtRows);
+    let (is_other, at_rows) = (process.map(is_other_backend), at_rows(request));
     let mut sql = String::new();
     for (index, key) in request.keys.iter().enumerate() {
-        let process = process.filter(|_| index == 0).map(IsPooled::Backend);
-        let key = own_arguments(*key, process.or(at_rows));
+        let is_other = is_other.as_deref().filter(|_| index == 0);
+        let key = own_arguments(*key, is_other.or(at_rows));
         let and = if index == 0 { "" } else { " AND " };
         put!(sql, "{and}{lock}({key})");
     }
@@ -95,10 +86,10 @@ fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
 /// none is free.
 fn try_permits(request: &Request, scope: Scope, process: Option<i32>) -> String {
     let lock = try_function(scope, request.mode);
+    let is_other = process.map(is_other_backend);
     let mut sql = String::from("CASE");
     for (index, key) in request.permits.iter().enumerate() {
-        let process = process.filter(|_| index == 0);
-        let key = own_arguments(*key, process.map(IsPooled::Backend));
+        let key = own_arguments(*key, is_other.as_deref().filter(|_| index == 0));
         put!(sql, " WHEN {lock}({key}) THEN {}", index + 1);
     }
     sql + " ELSE 0 END"
@@ -231,7 +222,7 @@ impl Message {
         request: &Request,
         scope: Scope,
         after: LockTimeout,
-        is_pooled: Option<IsPooled>,
+        is_pooled: Option<&str>,
     ) {
         let lock = lock_function(scope, request.mode);
         let restores = after == LockTimeout::Restore;
@@ -241,7 +232,7 @@ impl Message {
             Wait::Forever => Some(0),
             Wait::Session | Wait::Never => None,
         };
-        let at_rows = request.at.as_ref().map(|_| IsPooled::AtRows);
+        let at_rows = at_rows(request);
         self.select();
         if let Some(milliseconds) = lock_timeout {
             if restores {
@@ -287,14 +278,14 @@ impl Message {
     /// Calls a function that does not wait for each key. The columns are added to the open `SELECT`
     /// if all keys fit in. The message fails if `process` is not the backend.
     pub(super) fn call_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
+        let is_other = process.map(is_other_backend);
         for (index, key) in request.keys.iter().enumerate() {
             if request.keys.len() <= KEYS_PER_STATEMENT {
                 self.continue_select();
             } else if index % KEYS_PER_STATEMENT == 0 {
                 self.select();
             }
-            let process = process.filter(|_| index == 0);
-            let key = own_arguments(*key, process.map(IsPooled::Backend));
+            let key = own_arguments(*key, is_other.as_deref().filter(|_| index == 0));
             self.column(format_args!("{function}({key})"));
         }
     }

@@ -34,8 +34,8 @@ enum Snapshot {
     HeldBefore,
 }
 
-/// Sets the savepoint and takes the keys, or asks for them. For a lock without a body, a message that
-/// waits also releases the savepoint, so that the outer transaction holds the keys.
+/// Sets the savepoint and takes the keys, or asks for them. For a lock without a body, a message
+/// that waits also releases the savepoint, so that the outer transaction holds the keys.
 fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql {
     let request = &call.request;
     let mut message = open_message(outer, request, snapshot);

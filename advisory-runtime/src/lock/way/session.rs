@@ -2,7 +2,7 @@
 
 use super::acquire_sql::{AcquireSql, AnswerTag};
 use super::client_check::CLIENT_CHECK;
-use super::message::{IsPooled, KEYS_PER_STATEMENT, LockTimeout, Message};
+use super::message::{KEYS_PER_STATEMENT, LockTimeout, Message, is_other_backend, is_pooled};
 use super::refusal::{self, SessionState};
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
@@ -44,7 +44,8 @@ fn acquire_sql(call: &Call) -> AcquireSql {
     if request.max_hold.is_some() {
         message.select_client_check(Scope::Session);
     }
-    let is_pooled = process.map(IsPooled::Backend);
+    let is_pooled = process.map(is_other_backend);
+    let is_pooled = is_pooled.as_deref();
     if let [_] = *request.keys {
         message.select_locks(request, Scope::Session, LockTimeout::Leave, is_pooled);
     } else {
@@ -135,8 +136,7 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
 /// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if
 /// `process` is not the backend.
 pub(super) fn check_pooler(process: Option<i32>) -> String {
-    let is_pooled = IsPooled::Setting(process).to_string();
-    fail_if(&is_pooled, Marker::PooledSession)
+    fail_if(&is_pooled(process), Marker::PooledSession)
 }
 
 /// Returns whether a call that was refused because of a pooler can be repeated: if the setting

@@ -5,7 +5,7 @@
 //! follows, which ends like any other.
 
 use super::acquire_sql::AcquireSql;
-use super::message::{IsPooled, LockTimeout, Message};
+use super::message::{LockTimeout, Message, is_pooled};
 use super::refusal::{self, SessionState};
 use super::session::{check_none, check_pooler};
 use super::transaction::BEGIN;
@@ -26,8 +26,8 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     let mut message = Message::new(request);
     message.statement(BEGIN);
     message.select_own_client_check(request);
-    let is_pooled = Some(IsPooled::Setting(process));
-    message.select_locks(request, Scope::Xact, LockTimeout::Leave, is_pooled);
+    let is_pooled = is_pooled(process);
+    message.select_locks(request, Scope::Xact, LockTimeout::Leave, Some(&is_pooled));
     let lock = lock_function(Scope::Session, request.mode);
     message.call_each(request, lock, None);
     message.statement("COMMIT");
