@@ -362,6 +362,15 @@ impl Request {
         }
     }
 
+    /// The time limit of the remaining wait, if it has one.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        match self.budget() {
+            Wait::Never => Some(Duration::ZERO),
+            Wait::For(wait) => Some(wait),
+            Wait::Session | Wait::Forever => None,
+        }
+    }
+
     pub(crate) fn of_permit(&self, permit: Key) -> Self {
         Self {
             keys: Keys::One([permit]),

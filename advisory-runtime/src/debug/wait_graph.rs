@@ -270,7 +270,7 @@ pub(super) async fn wait<D: Driver>(
     request: &Request,
     locks: &LockSet,
 ) -> Result<Option<Waiting>, Error> {
-    if matches!(request.budget(), Wait::Never | Wait::For(_)) {
+    if request.limit().is_some() {
         return Ok(None);
     }
     let mut held = held_meanwhile(Some(address));

@@ -10,7 +10,6 @@ use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::{Error, Isolation, Request, Wait, debug};
 use std::num::NonZeroU32;
 use std::pin::pin;
-use std::time::Duration;
 
 pub(crate) async fn begin<O: ?Sized, D: Driver>(
     owner: &mut O,
@@ -42,7 +41,7 @@ pub(super) async fn take_recorded<D: Driver>(conn: &mut D, call: &mut Call) -> R
 
 async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     prepare(conn, call)?;
-    let limit = answer_limit(call.budget()).unwrap_or(Duration::MAX);
+    let limit = answer_limit(&call.request);
     let taken = D::timeout(limit, pin!(take_inner(conn, call))).await;
     close_unanswered(conn, call, taken).await
 }

@@ -41,13 +41,10 @@ pub(super) struct Call {
 /// seconds after its limit.
 pub(super) const GRACE: Duration = Duration::from_secs(4);
 
-/// The time limit of the answer to a call with this wait; `None` if the call sets no limit.
-pub(super) const fn answer_limit(wait: Wait) -> Option<Duration> {
-    match wait {
-        Wait::Never => Some(GRACE),
-        Wait::For(wait) => Some(wait.saturating_add(GRACE)),
-        Wait::Session | Wait::Forever => None,
-    }
+/// The time limit of the answer to a request.
+pub(super) fn answer_limit(request: &Request) -> Duration {
+    let limit = request.limit();
+    limit.map_or(Duration::MAX, |limit| limit.saturating_add(GRACE))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +165,7 @@ impl Call {
                 let left = max_hold.saturating_sub(self.acquired.elapsed());
                 Some(left.saturating_add(GRACE))
             }
-            None if !is_ok => answer_limit(self.budget()).map(|_| GRACE),
+            None if !is_ok => self.request.limit().map(|_| GRACE),
             None => None,
         }
     }

@@ -79,7 +79,7 @@ impl PoolPoll {
         conn: &mut D,
         call: &mut Call,
     ) -> Result<bool, Error> {
-        let limit = answer_limit(self.request.budget()).unwrap_or(Duration::MAX);
+        let limit = answer_limit(&self.request);
         let taken = D::timeout(limit, pin!(self.attempt_inner(conn, call))).await;
         let mut acquired = begin::close_unanswered(conn, call, taken).await;
         if let Err(error) = acquired {

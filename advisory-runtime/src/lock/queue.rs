@@ -85,7 +85,7 @@ impl Drop for InLine<'_> {
 #[doc(hidden)]
 pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
-    let budget = budget(request).unwrap_or(Duration::MAX);
+    let budget = request.limit().unwrap_or(Duration::MAX);
     let turn = crate::driver::timeout(budget, enter(request, limit)).await;
     record(request, started, turn)
 }
@@ -95,7 +95,7 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
 #[doc(hidden)]
 pub fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
-    let budget = budget(request).unwrap_or(Duration::MAX);
+    let budget = request.limit().unwrap_or(Duration::MAX);
     let turn = crate::driver::wait_at_most(budget, enter(request, limit));
     record(request, started, turn)
 }
@@ -114,17 +114,8 @@ fn record(
     turn
 }
 
-/// The time that the request may wait in the queue; `None` is forever.
-fn budget(request: &Request) -> Option<Duration> {
-    match request.budget() {
-        Wait::Never => Some(Duration::ZERO),
-        Wait::For(wait) => Some(wait),
-        Wait::Session | Wait::Forever => None,
-    }
-}
-
 async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
-    let is_bounded = budget(request).is_some();
+    let is_bounded = request.limit().is_some();
     let mut turns: Vec<One> = Vec::with_capacity(request.keys.len());
     for key in &*request.keys {
         let (slot, line) = QueueSlot::new(*key);
