@@ -65,7 +65,12 @@ pub trait Driver: Send + Sized {
         &mut self,
         message: &str,
         query: TryLock,
-    ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send;
+    ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send {
+        async move {
+            self.execute(message).await?;
+            Ok(self.try_lock(query).await)
+        }
+    }
 
     fn try_lock(
         &mut self,

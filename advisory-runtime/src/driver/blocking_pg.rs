@@ -39,15 +39,6 @@ impl Driver for PgConnection {
         Ok(diesel::sql_query(query).execute(self))
     }
 
-    async fn execute_and_try(
-        &mut self,
-        message: &str,
-        query: TryLock,
-    ) -> QueryResult<QueryResult<Option<String>>> {
-        self.execute(message).await?;
-        Ok(self.try_lock(query).await)
-    }
-
     async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
         self.query_text(&query.text()).await
     }

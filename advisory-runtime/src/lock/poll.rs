@@ -90,24 +90,23 @@ mod tests {
         }
     }
 
+    /// The pauses of a call, of which each is at least half as long as expected, and not longer.
+    fn pauses<const N: usize>(request: &Request, expected: [Duration; N]) -> [Duration; N] {
+        let mut pauses = Pauses::new(request);
+        expected.map(|longest| {
+            let pause = pauses.after(held()).expect("it has no end");
+            let is_expected = (longest / 2..=longest).contains(&pause);
+            assert!(is_expected, "{pause:?} of {longest:?}");
+            pause
+        })
+    }
+
     #[test]
     fn pauses_grow_to_eight_intervals_with_jitter() {
         let interval = Duration::from_millis(250);
         let request = Request::new(7).poll(interval);
-        let mut firsts = Vec::new();
-        for _ in 0..20 {
-            let mut pauses = Pauses::new(&request);
-            for longest in [1, 2, 4, 8, 8, 8].map(|times| interval * times) {
-                let pause = pauses.after(held()).expect("it has no end");
-                assert!(
-                    (longest / 2..=longest).contains(&pause),
-                    "{pause:?} of {longest:?}"
-                );
-                if longest == interval {
-                    firsts.push(pause);
-                }
-            }
-        }
+        let expected = [1, 2, 4, 8, 8, 8].map(|times| interval * times);
+        let mut firsts = [(); 20].map(|()| pauses(&request, expected)[0]).to_vec();
         firsts.sort_unstable();
         firsts.dedup();
         assert!(firsts.len() > 10, "{firsts:?}");
@@ -118,14 +117,7 @@ mod tests {
         let second = Duration::from_secs(1);
         for (longest, expected) in [(1, [1, 1, 1]), (3, [1, 2, 3]), (0, [1, 1, 1])] {
             let request = Request::new(7).poll(second).poll_max(second * longest);
-            let mut pauses = Pauses::new(&request);
-            for expected in expected.map(|times| second * times) {
-                let pause = pauses.after(held()).expect("it has no end");
-                assert!(
-                    (expected / 2..=expected).contains(&pause),
-                    "{pause:?} of {expected:?}"
-                );
-            }
+            pauses(&request, expected.map(|times| second * times));
         }
     }
 

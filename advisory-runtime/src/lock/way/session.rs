@@ -109,15 +109,6 @@ fn saved_timeouts(tag: &AnswerTag) -> String {
     sql
 }
 
-/// Releases a key if the session holds it.
-fn release_if_held(key: Key, mode: Mode) -> String {
-    let (is_held, unlock) = (is_held(key, mode), unlock_function(mode));
-    format!(
-        "SELECT CASE WHEN {is_held} THEN {unlock}({}) END",
-        Arguments(key)
-    )
-}
-
 /// Fails if a refused acquisition can have left session-level locks.
 ///
 /// Each statement takes or releases [`KEYS_PER_STATEMENT`] keys, all or none. If the session does
@@ -309,9 +300,14 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
 /// Returns whether this acquisition is known to have left no lock. A single key is released, since
 /// the server can grant it and still refuse the statement.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
+    let mode = call.request.mode;
     let message = match *call.request.keys {
-        [key] => release_if_held(key, call.request.mode),
-        ref keys => check_none(keys, call.request.mode),
+        [key] => {
+            let (is_held, unlock) = (is_held(key, mode), unlock_function(mode));
+            let key = Arguments(key);
+            format!("SELECT CASE WHEN {is_held} THEN {unlock}({key}) END")
+        }
+        ref keys => check_none(keys, mode),
     };
     conn.execute(&message).await.is_ok()
 }

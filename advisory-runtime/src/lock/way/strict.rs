@@ -35,12 +35,6 @@ fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     message.into_text().into()
 }
 
-/// Precedes a try. Fails if the setting `advisory.pooler` is `transaction`, if `process` is not the
-/// backend, and inside a transaction that Diesel does not know of and that has run a query.
-fn try_check(process: Option<i32>) -> String {
-    format!("SET TRANSACTION NOT DEFERRABLE;{}", check_pooler(process))
-}
-
 /// Opens the transaction after a try that took the keys for the session. It fails if `process` is
 /// not the backend, which holds none of them: it would wait for the one that does.
 fn open_message(call: &Call) -> String {
@@ -84,7 +78,10 @@ pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<()
 /// The try is a message of its own, so that a miss is not an error. Its session-level lock must be
 /// on the session that then opens the transaction.
 async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    let check = try_check(call.process);
+    // Fails if the setting `advisory.pooler` is `transaction`, if the call's process is not the
+    // backend, and inside a transaction that Diesel does not know of and that has run a query.
+    let check = check_pooler(call.process);
+    let check = format!("SET TRANSACTION NOT DEFERRABLE;{check}");
     if let Err(source) = conn.execute(&check).await {
         return Err(refused(conn, call, source).await);
     }
