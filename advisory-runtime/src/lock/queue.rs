@@ -119,28 +119,25 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
     let mut turns: Vec<One> = Vec::with_capacity(request.keys.len());
     for key in &*request.keys {
         let (slot, line) = QueueSlot::new(*key);
-        let turn = match Arc::clone(&line.turn).try_lock_owned() {
-            Ok(turn) => turn,
-            Err(_) => {
-                // A bounded wait ends as in a release build.
-                let waiting = if is_bounded {
-                    None
-                } else {
-                    let before = turns.iter().map(|one| one.line.key);
-                    wait_graph::wait_for_turn(request, before, *key)?
-                };
-                let before = line.waiting.fetch_add(1, Ordering::AcqRel);
-                let in_line = InLine(&line.waiting);
-                if before >= limit {
-                    return Err(Error::QueueFull {
-                        lock: request.lock(),
-                        limit,
-                    });
-                }
-                let turn = Arc::clone(&line.turn).lock_owned().await;
-                drop((in_line, waiting));
-                turn
+        let turn = if let Ok(turn) = Arc::clone(&line.turn).try_lock_owned() {
+            turn
+        } else {
+            // A bounded wait ends as in a release build.
+            let waiting = if is_bounded {
+                None
+            } else {
+                let before = turns.iter().map(|one| one.line.key);
+                wait_graph::wait_for_turn(request, before, *key)?
+            };
+            let before = line.waiting.fetch_add(1, Ordering::AcqRel);
+            let in_line = InLine(&line.waiting);
+            if before >= limit {
+                let lock = request.lock();
+                return Err(Error::QueueFull { lock, limit });
             }
+            let turn = Arc::clone(&line.turn).lock_owned().await;
+            drop((in_line, waiting));
+            turn
         };
         turns.push(One {
             _turn: turn,
