@@ -8,7 +8,6 @@ pub(crate) mod char_set;
 pub mod escape;
 pub(crate) mod key_space;
 pub(crate) mod locked_key;
-pub(crate) mod pair_text;
 pub(crate) mod parse;
 pub(crate) mod permit;
 pub(crate) mod shape;

@@ -5,7 +5,6 @@
 //! characters, so it needs no relocation and survives any linker.
 
 mod claim_record;
-mod error;
 mod format;
 mod key;
 
@@ -14,9 +13,8 @@ use crate::pattern::key_space::KeySpace;
 use crate::pattern::locked_key::HALF;
 use crate::pattern::permit::Permits;
 pub use claim_record::{CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START, ClaimRecord};
-pub use error::RecordError;
 use format::{Field, MAGIC, decode, encode, records_of};
-pub use format::{MODULE_PATH, RECORD_VERSION};
+pub use format::{MODULE_PATH, RECORD_VERSION, RecordError};
 pub use key::decode_key;
 
 /// A lock site as a program contains it.

@@ -3,31 +3,31 @@
 //! Checks send messages of their own; a lock's messages are those of a release build. With
 //! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves like a release build.
 //!
-//! `order`, `self_deadlock` and `wait_graph` find deadlocks, `connection_locks` a session that
-//! already holds the lock, `idle` a body that leaves the connection idle, and `transaction` a body
-//! that ends the transaction. Two checks are elsewhere: leases that a body runs under, in
-//! `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
+//! `order` and `wait_graph` find deadlocks, `connection_locks` a session that already holds the
+//! lock, `idle` a body that leaves the connection idle. A setting that marks the transaction of a
+//! call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs
+//! under, in `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
 //! `error/pool_error.rs`.
 
+pub(crate) mod bodies;
 pub(crate) mod connection_locks;
 pub(crate) mod idle;
 mod lock_set;
 pub(crate) mod order;
-pub(crate) mod self_deadlock;
-mod transaction;
 pub(crate) mod wait_graph;
 
 pub(crate) use lock_set::LockSet;
-pub(crate) use transaction::{check_mark, check_no_transaction, is_open, set_mark};
 pub(crate) use wait_graph::Waiting;
 
 use crate::driver::{Driver, depth};
-use crate::error::{LockName, Marker};
+use crate::error::Marker;
 use crate::observe::Telemetry;
 use crate::{Error, Key, Request, Wait, sql};
 use connection_locks::CallLocks;
+use diesel::QueryResult;
 use idle::Statements;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 pub(crate) fn is_on() -> bool {
@@ -59,7 +59,7 @@ impl Checks {
         if !is_on() {
             return Self::default();
         }
-        let mark = transaction::next_mark();
+        let mark = next_mark();
         let locks = LockSet::new(mark, request);
         Self {
             mark,
@@ -100,13 +100,12 @@ pub(crate) async fn before_begin<D: Driver>(
     let Some(request) = checks.request.as_deref() else {
         return Ok(());
     };
-    let name = LockName::new(request.pattern, &request.keys);
     if outer.is_none()
         && let Err(error) = conn
             .execute(&sql::probe::check_session(checks.needs_session))
             .await
     {
-        let lock = name.text();
+        let lock = request.lock();
         match Marker::of(&error) {
             Some(Marker::Standby) => return Err(Error::Standby { lock }),
             Some(Marker::PooledSession) => return Err(Error::PooledSession { lock }),
@@ -133,19 +132,9 @@ pub(crate) async fn before_wait<D: Driver>(
     address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
-    let lock = || LockName::new(request.pattern, &request.keys).text();
-    if self_deadlock::waits_forever(conn, address, request).await {
-        return Err(Error::SelfDeadlock { lock: lock() });
-    }
-    let Some(locks) = checks.locks.set() else {
-        return Ok(None);
-    };
-    match wait_graph::wait(conn, address, request, locks).await {
-        Ok(waiting) => Ok(waiting),
-        Err(cycle) => Err(Error::TaskDeadlock {
-            lock: lock(),
-            cycle,
-        }),
+    match checks.locks.set() {
+        Some(locks) => wait_graph::wait(conn, address, request, locks).await,
+        None => Ok(None),
     }
 }
 
@@ -192,4 +181,50 @@ async fn still_held<D: Driver>(
     doubtful
         .into_iter()
         .partition(|_| letters.next() == Some('1'))
+}
+
+fn next_mark() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Marks the transaction, or savepoint, of this depth. If this fails, the check at the end does not
+/// find the mark.
+pub(crate) async fn set_mark<D: Driver>(conn: &mut D, checks: &Checks, depth: NonZeroU32) {
+    if is_on() {
+        drop(
+            conn.execute(&sql::probe::set_mark(depth, checks.mark))
+                .await,
+        );
+    }
+}
+
+pub(crate) async fn check_mark<D: Driver>(
+    conn: &mut D,
+    checks: &Checks,
+    depth: NonZeroU32,
+) -> QueryResult<()> {
+    if let Some(request) = checks.request.as_deref() {
+        let check = sql::probe::check_mark(depth, checks.mark, request);
+        conn.execute(&check).await?;
+    }
+    Ok(())
+}
+
+/// Returns whether a transaction is open at the server. If the program ended it by SQL, Diesel
+/// still counts one.
+pub(crate) async fn is_open<D: Driver>(conn: &mut D) -> bool {
+    !is_on() || conn.execute(sql::probe::IN_TRANSACTION).await.is_ok()
+}
+
+/// Fails if the body of a session-level lock has left a transaction open that Diesel does not know
+/// of.
+pub(crate) async fn check_no_transaction<D: Driver>(
+    conn: &mut D,
+    outer: Option<NonZeroU32>,
+) -> QueryResult<()> {
+    if is_on() && outer.is_none() {
+        conn.execute(&sql::probe::check_session(false)).await?;
+    }
+    Ok(())
 }

@@ -18,11 +18,9 @@ mod timer_thread;
 
 #[cfg(feature = "diesel-async")]
 pub(crate) use async_pg::until_ended;
-#[cfg(feature = "postgres")]
-pub(crate) use blocking_pg::block_on;
 pub(crate) use close_on_drop::CloseOnDrop;
 #[cfg(feature = "postgres")]
-pub(crate) use park::{wait, wait_at_most};
+pub(crate) use park::{block_on, wait_at_most};
 pub(crate) use queries::Queries;
 #[cfg(feature = "diesel-async")]
 pub(crate) use timer_thread::timeout;
@@ -67,7 +65,12 @@ pub trait Driver: Send + Sized {
         &mut self,
         message: &str,
         query: TryLock,
-    ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send;
+    ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send {
+        async move {
+            self.execute(message).await?;
+            Ok(self.try_lock(query).await)
+        }
+    }
 
     fn try_lock(
         &mut self,
@@ -109,8 +112,9 @@ pub trait Driver: Send + Sized {
     fn forget_interruption(&mut self);
 
     /// Leaves a call that was dropped or panicked: an async connection is closed, a blocking one is
-    /// rolled back and released.
-    fn abandon(&mut self, call: &Unfinished<'_>);
+    /// rolled back to `outer`, the depth of the outer transaction, and runs `release`, the message
+    /// that releases session-level locks. If `cancels`, a statement that still runs is cancelled.
+    fn abandon(&mut self, outer: Option<NonZeroU32>, release: Option<&str>, cancels: bool);
 
     /// Makes the connection refuse every further statement, with no lock and no transaction left.
     /// An async connection is closed; if `cancels`, a statement that still runs is cancelled.
@@ -118,25 +122,6 @@ pub trait Driver: Send + Sized {
 
     /// Waits until the session of a closed connection has ended, for a second at most.
     fn wait_until_closed(&mut self) -> impl Future<Output = ()> + Send;
-}
-
-/// The state that a call which did not reach its end may have left at the server.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(all(feature = "postgres", feature = "diesel-async")),
-    allow(
-        dead_code,
-        reason = "an async connection is closed, a blocking one rolled back"
-    )
-)]
-pub struct Unfinished<'m> {
-    /// The depth of the outer transaction.
-    pub(crate) outer: Option<NonZeroU32>,
-    /// The message that releases session-level locks; `None` for a transaction-level lock.
-    pub(crate) release: Option<&'m str>,
-    /// True if a running statement should be cancelled: any but the end of the call itself.
-    pub(crate) is_cancellable: bool,
 }
 
 /// Returns whether a process can have the id that a connection received, as opposed to one that

@@ -1,6 +1,5 @@
 //! The error of a locked call, and the parts that the errors of leases and claims share.
 
-mod busy_lock;
 mod classify;
 mod diesel_error;
 mod fallible;
@@ -9,7 +8,6 @@ mod message;
 mod pool_error;
 mod product;
 
-pub use busy_lock::BusyLock;
 pub(crate) use classify::{
     Marker, has_only_message, is_conflict, is_connection_lost, is_deadlock, is_interrupted,
     is_lock_table_full, is_lock_timeout, is_of_savepoint, is_outside_transaction,
@@ -19,7 +17,8 @@ pub(crate) use classify::{
 pub use diesel_error::ErrorRef;
 pub(crate) use diesel_error::{from_diesel, into_diesel};
 pub use fallible::{Fallible, never};
-pub(crate) use lock_name::LockName;
+pub use lock_name::BusyLock;
+pub(crate) use lock_name::lock_name;
 pub(crate) use message::CommonMessage;
 pub use pool_error::PoolError;
 pub use product::ProductError;

@@ -312,7 +312,7 @@ pub mod blocking {
     pub fn connection<P: crate::blocking::Pool + ?Sized>(
         pool: &P,
     ) -> Result<P::Connection, crate::Error> {
-        let is_inside_body = crate::debug::self_deadlock::is_inside_body();
+        let is_inside_body = crate::debug::bodies::is_inside_body();
         let connected = pool.connection();
         Ok(connected.map_err(|error| error.inside_body(is_inside_body))?)
     }

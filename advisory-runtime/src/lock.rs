@@ -14,7 +14,6 @@ mod finish;
 mod guard;
 mod lock_info;
 mod owned;
-mod pauses;
 mod poll;
 mod pool_poll;
 mod queue;

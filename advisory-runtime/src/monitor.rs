@@ -85,7 +85,6 @@ mod leases;
 mod locks;
 mod names;
 mod row;
-mod signal;
 pub(crate) mod sql;
 
 pub use crate::claim::Counts as Claims;
@@ -95,14 +94,13 @@ pub use crate::query_comment::{Shown, show, shown};
 #[cfg(feature = "tracing")]
 pub use crate::query_comment::{TraceContext, show_trace};
 pub use crate::request::Scope;
-pub use backend::{Activity, Backend, State};
+pub use backend::{Activity, Backend, Signal, State};
 pub use comment::{Comment, keys_of};
 #[cfg(feature = "diesel-async")]
 pub use holders::holders;
 pub use holders::{HeldBy, LockHolder, Refused};
 pub use locks::{Holder, HolderId, Lock, Locks, Try, Waiter};
 pub use names::{Certainty, Name, Names};
-pub use signal::Signal;
 #[cfg(feature = "diesel-async")]
 pub use {
     claimed::{ClaimTable, ClaimTables, ClaimedRow, claim_tables, claimed_rows},
@@ -111,8 +109,6 @@ pub use {
 
 use crate::Error;
 use crate::driver::{Driver, Queries, depth};
-#[cfg(feature = "postgres")]
-pub(crate) use holders::holders_on;
 #[cfg(all(feature = "postgres", feature = "diesel-async"))]
 pub(crate) use leases::named;
 

@@ -2,7 +2,7 @@
 
 use crate::Wait;
 use crate::connection::Connection;
-use crate::debug::self_deadlock;
+use crate::debug::bodies;
 use crate::driver::timeout;
 use crate::error::PoolError;
 use diesel_async::AsyncPgConnection;
@@ -151,7 +151,7 @@ pub(crate) async fn connection_for<C>(
         }),
         _ => connection.await,
     };
-    connected.map_err(|error| error.inside_body(self_deadlock::is_inside_body()))
+    connected.map_err(|error| error.inside_body(bodies::is_inside_body()))
 }
 
 pub(crate) async fn two<P: Pool + ?Sized>(

@@ -3,6 +3,7 @@
 mod distributed_rows;
 mod origin;
 
+use crate::error::lock_name;
 use crate::key::{Key, KeyPart, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
@@ -13,7 +14,7 @@ use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel::sql_types::SqlType;
 use diesel::{Column, QuerySource};
-pub(crate) use distributed_rows::DistributedRows;
+use distributed_rows::distributed_rows;
 pub(crate) use origin::{CallSite, Origin};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -60,7 +61,7 @@ pub struct Request {
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
     /// The rows that choose the node of a cluster; `None` for the node of the connection.
-    pub(crate) at: Option<DistributedRows>,
+    pub(crate) at: Option<Box<str>>,
     /// The content of the comment in front of its message.
     pub(crate) shown_name: Option<Cow<'static, str>>,
     /// The part of the wait that passed in this process: in its queue, or in earlier tries.
@@ -273,7 +274,7 @@ impl Request {
         <C::Table as QuerySource>::FromClause: QueryFragment<Pg>,
         V: KeyPart + AsExpression<C::SqlType>,
     {
-        self.at = Some(DistributedRows::new(column, &value));
+        self.at = Some(distributed_rows(column, &value));
         self
     }
 
@@ -289,6 +290,11 @@ impl Request {
     pub(crate) fn with_origin(mut self) -> Self {
         self.origin = self.origin.or(&Origin::here());
         self
+    }
+
+    /// The name of the lock in messages.
+    pub(crate) fn lock(&self) -> Cow<'static, str> {
+        lock_name(self.pattern, &self.keys)
     }
 
     pub(crate) fn telemetry(&self, scope: &'static str) -> Telemetry {
@@ -353,6 +359,15 @@ impl Request {
             // `lock_timeout` bounds waits at the server.
             Wait::Session if self.poll.is_some() => Wait::Forever,
             wait => wait,
+        }
+    }
+
+    /// The time limit of the remaining wait, if it has one.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        match self.budget() {
+            Wait::Never => Some(Duration::ZERO),
+            Wait::For(wait) => Some(wait),
+            Wait::Session | Wait::Forever => None,
         }
     }
 

@@ -66,17 +66,10 @@ impl fmt::Display for Arguments {
     }
 }
 
-/// A condition: this process is the backend. A negative number is not one.
-pub(crate) struct IsBackend(pub(crate) i32);
-
-impl fmt::Display for IsBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {}",
-            self.0
-        )
-    }
+/// Fails with the text unless the condition is true. This needs no prepared statement, which a
+/// pooler may not track. The expected answer is not an error, which the server would log.
+pub(crate) fn fail_unless(condition: &str, text: &str) -> String {
+    format!("SELECT CAST(CASE WHEN {condition} THEN '1' ELSE '{text}' END AS pg_catalog.int4)")
 }
 
 /// A condition that makes the commit wait for the disk, even with the session's

@@ -10,7 +10,7 @@ mod word;
 
 use crate::collision::Collision;
 use crate::collision::lock::Lock;
-use crate::pattern::pair_text::{pair_text, split_pair_text};
+use crate::pattern::locked_key::{pair_text, split_pair_text};
 use crate::pattern::parse::parse;
 use crate::pattern::shape::Shape;
 use crate::pattern::{Pattern, Placeholder};

@@ -234,15 +234,8 @@ impl Lock {
 
     /// Returns whether the two keys always become one number.
     fn has_number_of(&self, there: &Self) -> bool {
-        match (&self.key, &there.key) {
-            (LockedKey::Pattern(here), LockedKey::Pattern(other)) => {
-                here.same_form(other) && self.derivation == there.derivation
-            }
-            (LockedKey::IntPattern(one, here), LockedKey::IntPattern(two, other)) => {
-                one == two && here.same_form(other) && self.derivation == there.derivation
-            }
-            (here, other) => here == other,
-        }
+        let is_derived_alike = self.pattern().is_none() || self.derivation == there.derivation;
+        is_derived_alike && self.key.without_names() == there.key.without_names()
     }
 
     /// The `bigint`s of its permits, if they are known before the program runs. If their number is

@@ -8,7 +8,7 @@ use crate::collision::lock::Lock;
 use crate::derivation::Derivation;
 use crate::pattern::Placeholder;
 use crate::pattern::key_space::KeySpace;
-use crate::pattern::pair_text::split_pair_text;
+use crate::pattern::locked_key::split_pair_text;
 use crate::pattern::parse::parse;
 use crate::pattern::permit::Permits;
 use crate::pattern::shape::Shape;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::language::Language;
 use crate::language::shortest_key::{Goal, shortest_key};
-use crate::language::witness::{Values, readable};
+use crate::language::witness::{readable, values_text};
 use crate::pattern::{Part, Pattern};
 
 /// A proof that a pattern is ambiguous: one key, two lists of values that render it, and what to
@@ -29,7 +29,7 @@ pub struct Ambiguity {
 /// ``"x-y-z" is both a = "x", b = "y-z" and a = "x-y", b = "z"``
 impl fmt::Display for Ambiguity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, second) = (Values(&self.first), Values(&self.second));
+        let (first, second) = (values_text(&self.first), values_text(&self.second));
         write!(f, "{:?} is both {first} and {second}", self.key)
     }
 }
@@ -58,22 +58,16 @@ impl fmt::Display for Ambiguity {
 #[must_use]
 pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     let narrow = readable(language);
-    let (language, steps) = match shortest_key(&narrow, &narrow, Goal::Diverged) {
-        Some(steps) => (&narrow, steps),
-        None => (language, shortest_key(language, language, Goal::Diverged)?),
-    };
-    let first: Vec<_> = steps.iter().map(|step| (step.a, step.c)).collect();
-    let second: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
-    let (mut first, mut second) = (language.values(&first), language.values(&second));
-    if first > second {
-        // The search finds the readings in any order; the one with the shorter value is easier to
-        // read first.
-        std::mem::swap(&mut first, &mut second);
-    }
+    let found = shortest_key(&narrow, &narrow, Goal::Diverged);
+    let (key, mut readings) = found.or_else(|| shortest_key(language, language, Goal::Diverged))?;
+    // The search finds the readings in any order; the one with the shorter value is easier to read
+    // first.
+    readings.sort();
+    let [first, second] = readings;
     let differs = |(a, b): (&(String, String), &(String, String))| a.1 != b.1;
     let nth = first.iter().zip(&second).position(differs).unwrap_or(0);
     Some(Ambiguity {
-        key: steps.iter().map(|step| step.c).collect(),
+        key,
         help: help(pattern, nth),
         first,
         second,

@@ -16,12 +16,6 @@ struct Positions {
     diverged: bool,
 }
 
-#[derive(Clone, Copy)]
-enum Move {
-    Silent(Positions),
-    Read(Positions),
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Any that both languages have.
@@ -30,8 +24,15 @@ pub(crate) enum Goal {
     Diverged,
 }
 
-/// The characters of a shortest shared key, each with the atoms that read it in `a` and in `b`.
-pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec<Step>> {
+/// The placeholders of one side, with their values.
+type Values = Vec<(String, String)>;
+
+/// A shortest shared key, and the values with which `a` and `b` render it.
+pub(crate) fn shortest_key(
+    a: &Language,
+    b: &Language,
+    goal: Goal,
+) -> Option<(String, [Values; 2])> {
     let start = Positions {
         a: 0,
         b: 0,
@@ -42,6 +43,7 @@ pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec
         b: b.len(),
         diverged: goal == Goal::Diverged,
     };
+    // The positions before, and whether a character was read there.
     let mut came_from = HashMap::from([(start, None)]);
     let mut level = vec![start];
     while !level.is_empty() {
@@ -53,7 +55,7 @@ pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec
             for to in a_moves.into_iter().chain(b_moves).flatten() {
                 came_from.entry(to).or_insert_with(|| {
                     level.push(to);
-                    Some(Move::Silent(at))
+                    Some((at, false))
                 });
             }
         }
@@ -77,7 +79,7 @@ pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec
             };
             came_from.entry(to).or_insert_with(|| {
                 longer.push(to);
-                Some(Move::Read(at))
+                Some((at, true))
             });
         }
         level = longer;
@@ -85,40 +87,32 @@ pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec
     None
 }
 
-/// One character of a key, and the atoms that read it.
-pub(crate) struct Step {
-    pub(crate) a: usize,
-    pub(crate) b: usize,
-    pub(crate) c: char,
-}
-
 fn retrace(
     a: &Language,
     b: &Language,
     end: Positions,
-    came_from: &HashMap<Positions, Option<Move>>,
-) -> Vec<Step> {
+    came_from: &HashMap<Positions, Option<(Positions, bool)>>,
+) -> (String, [Values; 2]) {
     let mut steps = Vec::new();
     let mut at = end;
-    while let Some(&Some(from)) = came_from.get(&at) {
-        at = match from {
-            Move::Silent(from) => from,
-            Move::Read(from) => {
-                steps.push((from.a, from.b));
-                from
-            }
-        };
+    while let Some(&Some((from, is_read))) = came_from.get(&at) {
+        if is_read {
+            steps.push((from.a, from.b));
+        }
+        at = from;
     }
+    let (mut key, mut of_a, mut of_b) = (String::new(), Vec::new(), Vec::new());
     let mut free = 0;
-    let read = |(at_a, at_b)| {
-        let chars = a.reads(at_a)?.0.intersection(b.reads(at_b)?.0);
-        let c = chars.pick(free)?;
-        free += usize::from(chars.has_words());
-        Some(Step {
-            a: at_a,
-            b: at_b,
-            c,
-        })
-    };
-    steps.into_iter().rev().filter_map(read).collect()
+    for (at_a, at_b) in steps.into_iter().rev() {
+        if let (Some((a_chars, _)), Some((b_chars, _))) = (a.reads(at_a), b.reads(at_b))
+            && let chars = a_chars.intersection(b_chars)
+            && let Some(c) = chars.pick(free)
+        {
+            free += usize::from(chars.has_words());
+            key.push(c);
+            of_a.push((at_a, c));
+            of_b.push((at_b, c));
+        }
+    }
+    (key, [a.values(&of_a), b.values(&of_b)])
 }

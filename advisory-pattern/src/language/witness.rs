@@ -32,24 +32,19 @@ impl fmt::Display for Witness {
         write!(f, "both can render {:?}", self.key)?;
         for (joint, side, values) in [(":", "here", &self.left), (";", "there", &self.right)] {
             if !values.is_empty() {
-                write!(f, "{joint} {side} {}", Values(values))?;
+                write!(f, "{joint} {side} {}", values_text(values))?;
             }
         }
         Ok(())
     }
 }
 
-/// Writes `tenant = "t1", slot = "x"`.
-pub(crate) struct Values<'a>(pub(crate) &'a [(String, String)]);
-
-impl fmt::Display for Values<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (name, value)) in self.0.iter().enumerate() {
-            let joint = if i == 0 { "" } else { ", " };
-            write!(f, "{joint}{name} = {value:?}")?;
-        }
-        Ok(())
-    }
+/// `tenant = "t1", slot = "x"`
+pub(crate) fn values_text(values: &[(String, String)]) -> String {
+    let texts = values
+        .iter()
+        .map(|(name, value)| format!("{name} = {value:?}"));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Finds a key that both patterns can render; there is one exactly when they [`overlap`].
@@ -80,14 +75,8 @@ pub fn witness(left: &Language, right: &Language) -> Option<Witness> {
 }
 
 fn find(left: &Language, right: &Language) -> Option<Witness> {
-    let steps = shortest_key(left, right, Goal::Shared)?;
-    let of_left: Vec<_> = steps.iter().map(|step| (step.a, step.c)).collect();
-    let of_right: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
-    Some(Witness {
-        key: steps.iter().map(|step| step.c).collect(),
-        left: left.values(&of_left),
-        right: right.values(&of_right),
-    })
+    let (key, [left, right]) = shortest_key(left, right, Goal::Shared)?;
+    Some(Witness { key, left, right })
 }
 
 /// The language with a fixed word for each text.

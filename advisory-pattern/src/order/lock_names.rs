@@ -7,7 +7,7 @@ use super::edge::Edge;
 use crate::pattern::parse::parse;
 use crate::pattern::shape::Shape;
 use crate::pattern::{Filter, Part};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One name for all patterns of a lock: `account:<from>` and `account:<id>` differ only in
 /// their placeholders' names.
@@ -22,33 +22,21 @@ impl LockNames {
     /// Collects the shapes that the patterns of these edges write.
     #[must_use]
     pub fn of(edges: &[Edge]) -> Self {
-        let mut known: BTreeMap<String, Vec<Vec<Shape>>> = BTreeMap::new();
+        let mut known: BTreeMap<String, Vec<BTreeSet<Shape>>> = BTreeMap::new();
         for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
             let (text, shapes) = read(&end.lock);
             let known = known.entry(text).or_default();
-            known.resize_with(shapes.len(), Vec::new);
+            known.resize_with(shapes.len(), BTreeSet::new);
             for (known, shape) in known.iter_mut().zip(shapes) {
                 known.extend(shape);
             }
         }
-        let agreed_shapes = |shapes: Vec<Vec<Shape>>| {
-            let one = |mut shapes: Vec<Shape>| {
-                shapes.sort_unstable();
-                shapes.dedup();
-                match shapes.as_slice() {
-                    [] => Some(None),
-                    [one] => Some(Some(*one)),
-                    _ => None,
-                }
-            };
-            shapes.into_iter().map(one).collect::<Option<Vec<_>>>()
-        };
-        let names = known.into_iter();
-        Self(
-            names
-                .filter_map(|(text, shapes)| Some((text, agreed_shapes(shapes)?)))
-                .collect(),
-        )
+        let agreed = |shapes: BTreeSet<Shape>| (shapes.len() < 2).then(|| shapes.first().copied());
+        let names = known.into_iter().filter_map(|(text, shapes)| {
+            let shapes: Option<Vec<_>> = shapes.into_iter().map(agreed).collect();
+            Some((text, shapes?))
+        });
+        Self(names.collect())
     }
 
     /// Returns the name of the lock with this pattern.

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use crate::derivation::Derivation;
-use crate::pattern::pair_text::pair_text;
 use crate::pattern::shape::Shape;
 use crate::pattern::{Part, Pattern, Placeholder};
 
@@ -126,6 +125,26 @@ fn pair(first: i32, second: &Pattern) -> Pattern {
     text.push_str(&end);
     parts.push(Part::Text(text));
     Pattern { parts }
+}
+
+/// Returns the text of a pair with a derived second half, `(23405,"<announcement>")`: its first
+/// half, and the pattern or the rendered text that its second half is derived from.
+///
+/// Messages, query comments and the inventory show the key in this form, and the rendered key has
+/// it too. No space follows the comma, because `, ` separates the texts of several keys.
+#[must_use]
+pub fn pair_text(first: i32, second: &str) -> String {
+    format!("({first},\"{second}\")")
+}
+
+/// Splits what [`pair_text`] gives into its halves; also with spaces around them, as people write
+/// it.
+#[must_use]
+pub fn split_pair_text(text: &str) -> Option<(i32, &str)> {
+    let pair = text.trim().strip_prefix('(')?.strip_suffix(')')?;
+    let (first, second) = pair.split_once(',')?;
+    let second = second.trim().strip_prefix('"')?.strip_suffix('"')?;
+    Some((first.trim().parse().ok()?, second))
 }
 
 /// The start of a pair with a pattern as its second half; since version 2.

@@ -4,8 +4,7 @@
 //! It has its own first words, so that a reader of lock sites alone skips it: a claim has no key,
 //! and collides with nothing.
 
-use super::error::RecordError;
-use super::format::{CLAIM_MAGIC, Field, decode, encode, records_of};
+use super::format::{CLAIM_MAGIC, Field, RecordError, decode, encode, records_of};
 
 /// The version of the format that this crate writes; a reader refuses a newer one.
 const VERSION: u32 = 1;

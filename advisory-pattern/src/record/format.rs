@@ -1,8 +1,7 @@
-//! The characters and words that frame a record and its fields.
+//! The characters and words that frame a record and its fields, and errors of reading them.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use super::error::RecordError;
 use crate::pattern::permit::Permits;
 
 const START: char = '\u{1e}';
@@ -23,6 +22,33 @@ const LONGEST: usize = 64 * 1024;
 /// Marks the place of the module's path, which only the compiler knows: the macro inserts
 /// `module_path!()` there.
 pub const MODULE_PATH: &str = "\u{1a}";
+
+/// The reason why bytes that start like a record cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The record has no end: the file is cut short.
+    Truncated,
+    /// The record has a newer format than this reader knows.
+    Newer(String),
+    /// A field does not have the form that the format requires.
+    Malformed(String),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => write!(f, "a record has no end: the file is cut short"),
+            Self::Newer(version) => write!(
+                f,
+                "a record has format {version}, which this reader does not know: update it"
+            ),
+            Self::Malformed(field) => write!(f, "a record has a wrong field: {field}"),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
 
 /// A field's value in a record.
 pub(super) enum Field<'r> {

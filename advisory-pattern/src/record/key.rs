@@ -1,6 +1,6 @@
 //! The part of a record that holds what is known of a lock's key.
 
-use super::error::RecordError;
+use super::format::RecordError;
 use crate::pattern::locked_key::{HALF, LockedKey};
 use crate::pattern::parse::parse;
 

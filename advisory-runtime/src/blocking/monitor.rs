@@ -41,7 +41,7 @@ pub fn claims<T: crate::claim::Claim, C: Connection>(
 
 /// Finds the holders of a lock or a lease that a call did not get: see [`monitor::holders`].
 pub fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Result<Vec<LockHolder>, E> {
-    block_on(monitor::holders_on(conn.pg(), error))
+    block_on(error.holders(conn.pg()))
 }
 
 /// Cancels the statement that a backend runs: see [`monitor::cancel`].

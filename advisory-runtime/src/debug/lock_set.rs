@@ -38,20 +38,18 @@ pub(crate) struct Lock {
 
 impl LockSet {
     pub(crate) fn new(id: u64, request: &Request) -> Self {
-        let name = |key: Key| {
-            // If the pattern of each key is unknown, the request counts as one lock.
-            let pattern = request.origin.pattern_of(key).unwrap_or(request.pattern);
-            Lock {
-                text: match pattern {
-                    "" => known::pattern_of(key).map_or_else(|| key.to_string().into(), Into::into),
-                    pattern => pattern.into(),
-                },
-                is_lease: false,
-            }
+        // If the pattern of each key is unknown, the request counts as one lock.
+        let pattern_of = |key| request.origin.pattern_of(key).unwrap_or(request.pattern);
+        let name = |key: Key| Lock {
+            text: match pattern_of(key) {
+                "" => known::pattern_of(key).map_or_else(|| key.to_string().into(), Into::into),
+                pattern => pattern.into(),
+            },
+            is_lease: false,
         };
         let keys = request.keys.iter();
         let is_one = |key: &&Key| {
-            let pattern = request.origin.pattern_of(**key).unwrap_or(request.pattern);
+            let pattern = pattern_of(**key);
             !pattern.is_empty()
                 && parse(pattern).is_ok_and(|read| read.placeholders().next().is_none())
         };

@@ -5,7 +5,7 @@
 //! it was held, by key pattern. A cycle is a possible deadlock, even if it has not happened.
 
 use super::lock_set::Lock;
-use super::{LockSet, connection_locks, self_deadlock};
+use super::{LockSet, bodies, connection_locks};
 use crate::Mode;
 use advisory_pattern::order::{Edge, End, cycles, message};
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ impl Recorded {
 pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockSet) {
     let mut here = address.map(connection_locks::certain).unwrap_or_default();
     here.extend_from_slice(left);
-    let there = self_deadlock::held_by_bodies(address);
+    let there = bodies::held_by_bodies(address);
     if here.is_empty() && there.is_empty() {
         // Creates the file: an empty one says that no lock was requested under another.
         LazyLock::force(&RECORDED);
@@ -124,7 +124,7 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
             }
         }
         for held in &there {
-            // A lock under itself is a deadlock of one task, which `self_deadlock` reports.
+            // A lock under itself is a deadlock of one task, which `wait_graph` reports.
             let others = held.locks.iter().filter(|(other, _)| other != slot);
             for (_, other) in others {
                 recorded.add((other, held), (lock, asked), &[]);

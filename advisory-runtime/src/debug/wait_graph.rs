@@ -1,17 +1,17 @@
-//! Detection of tasks of this process that wait for each other through their own connections. The
-//! server sees no cycle there: the session that holds a lock is idle, while its task waits on
-//! another session.
+//! Detection of tasks of this process that wait for each other through their own connections, and
+//! of a task that waits for itself. The server sees no cycle there: the session that holds a lock
+//! is idle, while its task waits on another session.
 //!
 //! Each call that waits without a limit is a node. It has the locks that the call asks for, and
 //! those that its task holds meanwhile: the locks of the bodies that the thread is polling, and the
 //! turns of their `queue`s. The call that closes a cycle is refused.
 
+use super::bodies::addresses_of_bodies;
 use super::connection_locks::{self, HeldHere};
-use super::self_deadlock::{self, has_no_lock_timeout, held_in_database};
 use super::{LockSet, is_on};
 use crate::driver::Driver;
 use crate::request::CallSite;
-use crate::{Key, Mode, Request, Wait};
+use crate::{Error, Key, Mode, Request, Wait, sql};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,52 +37,44 @@ struct Node {
     id: u64,
     place: CallSite,
     asked: Asked,
+    is_poll: bool,
     held: Vec<Held>,
 }
 
+/// Locks in a mode or, without one, turns.
 #[derive(Debug)]
-enum Asked {
-    All(Vec<Key>, Mode),
-    /// One of the permits.
-    Any(Vec<Key>),
-    Turn(Key),
+struct Asked {
+    keys: Vec<Key>,
+    mode: Option<Mode>,
+    /// True for the permits of a lock, of which one is enough.
+    is_any: bool,
 }
 
 #[derive(Debug)]
 struct Held {
-    resource: Resource,
+    key: Key,
+    /// `None` for a turn.
+    mode: Option<Mode>,
+    /// For a lock, if it is known.
+    process: Option<u32>,
+    /// True for a lock on the connection on which the call waits.
+    is_here: bool,
     name: Cow<'static, str>,
     place: CallSite,
 }
 
-#[derive(Debug)]
-enum Resource {
-    Lock {
-        key: Key,
-        mode: Mode,
-        process: Option<u32>,
-        /// True if the call waits at the server on the connection that holds it. The server sees
-        /// such a wait.
-        is_own: bool,
-    },
-    Turn(Key),
-}
-
-impl Resource {
+impl Held {
     /// The key and the process of a lock, by which the server can confirm it.
     fn lock(&self) -> Option<(Key, u32)> {
-        match self {
-            Self::Lock { key, process, .. } => process.map(|process| (*key, process)),
-            Self::Turn(_) => None,
-        }
+        self.process.map(|process| (self.key, process))
     }
 
-    fn is_own(&self) -> bool {
-        matches!(self, Self::Lock { is_own: true, .. })
-    }
-
-    fn excludes(&self, asked: Key, by: Mode) -> bool {
-        matches!(self, Self::Lock { key, mode, .. } if *key == asked && mode.excludes(by))
+    fn excludes(&self, asked: Key, by: Option<Mode>) -> bool {
+        self.key == asked
+            && match (self.mode, by) {
+                (Some(mode), Some(by)) => mode.excludes(by),
+                (mode, by) => mode == by,
+            }
     }
 }
 
@@ -92,19 +84,22 @@ struct Edge<'n> {
     held: &'n Held,
 }
 
+impl Edge<'_> {
+    /// Returns whether the server sees the wait of the task that holds it.
+    fn is_seen(&self) -> bool {
+        self.held.is_here && !self.to.is_poll
+    }
+}
+
 /// Waiting calls, and a test of whether a lock of their tasks is known to be in one database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
-    is_known: &'n dyn Fn(&Resource) -> bool,
+    is_known: &'n dyn Fn(&Held) -> bool,
 }
 
 impl<'n> Graph<'n> {
     /// Only the calls that keep each other waiting, up to this one.
-    fn new(
-        nodes: &'n [Arc<Node>],
-        newest: &Waiting,
-        is_known: &'n dyn Fn(&Resource) -> bool,
-    ) -> Self {
+    fn new(nodes: &'n [Arc<Node>], newest: &Waiting, is_known: &'n dyn Fn(&Held) -> bool) -> Self {
         let nodes = nodes.iter().map(|node| &**node);
         let mut graph = Self {
             nodes: nodes.filter(|node| node.id <= newest.0).collect(),
@@ -123,17 +118,11 @@ impl<'n> Graph<'n> {
     fn edges(&self, from: &Node) -> Vec<Edge<'n>> {
         let nodes = self.nodes.iter();
         let all = nodes.flat_map(|to| to.held.iter().map(move |held| Edge { to, held }));
-        let known = all.filter(|edge| (self.is_known)(&edge.held.resource));
-        let blocking = known.filter(|edge| match (&from.asked, &edge.held.resource) {
-            (Asked::All(keys, mode), resource) => {
-                keys.iter().any(|key| resource.excludes(*key, *mode))
-            }
-            (Asked::Any(permits), resource) => {
-                let mut permits = permits.iter();
-                permits.any(|permit| resource.excludes(*permit, Mode::Exclusive))
-            }
-            (Asked::Turn(key), Resource::Turn(held)) => held == key,
-            (Asked::Turn(_), Resource::Lock { .. }) => false,
+        let blocking = all.filter(|Edge { to, held }| {
+            // A session gets its own lock again at once.
+            let is_own = to.id == from.id && held.is_here;
+            let mut keys = from.asked.keys.iter();
+            !is_own && (self.is_known)(held) && keys.any(|key| held.excludes(*key, from.asked.mode))
         });
         blocking.collect()
     }
@@ -141,23 +130,31 @@ impl<'n> Graph<'n> {
     /// Returns whether the tasks of these calls keep a call waiting. A permit that none of them
     /// holds can come free.
     fn is_blocked(&self, node: &Node) -> bool {
-        let edges = self.edges(node);
-        match &node.asked {
-            Asked::Any(permits) => permits.iter().all(|permit| {
-                let mut held = edges.iter().map(|edge| &edge.held.resource);
-                held.any(|resource| resource.excludes(*permit, Mode::Exclusive))
-            }),
-            Asked::All(..) | Asked::Turn(_) => !edges.is_empty(),
+        let (edges, asked) = (self.edges(node), &node.asked);
+        let is_held = |key: &Key| {
+            let mut edges = edges.iter();
+            edges.any(|edge| edge.held.excludes(*key, asked.mode))
+        };
+        if asked.is_any {
+            asked.keys.iter().all(is_held)
+        } else {
+            !edges.is_empty()
         }
     }
 
-    /// The cycle that a call closes, in words. `None` if there is none, or if the server sees it.
-    fn cycle(&self, waiting: &Waiting) -> Option<String> {
+    /// The error of a call that closes a cycle. `None` if it closes none, or if the server sees it.
+    fn deadlock(&self, waiting: &Waiting, request: &Request) -> Option<Error> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
+        let lock = request.lock();
+        let mut edges = self.edges(node).into_iter();
+        // A task that holds one permit waits for the others too.
+        if !node.asked.is_any && edges.any(|edge| edge.to.id == node.id) {
+            return Some(Error::SelfDeadlock { lock });
+        }
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
-        let is_hidden = way.iter().any(|edge| !edge.held.resource.is_own());
-        (is_found && is_hidden).then(|| text(node, &way))
+        let cycle = text(node, &way);
+        (is_found && !way.iter().all(Edge::is_seen)).then_some(Error::TaskDeadlock { lock, cycle })
     }
 
     fn find(&self, from: &Node, to: &Node, seen: &mut Vec<u64>, way: &mut Vec<Edge<'n>>) -> bool {
@@ -178,7 +175,7 @@ impl<'n> Graph<'n> {
 
     fn locks(&self) -> Vec<(Key, u32)> {
         let held = self.nodes.iter().flat_map(|node| &node.held);
-        let mut locks: Vec<_> = held.filter_map(|held| held.resource.lock()).collect();
+        let mut locks: Vec<_> = held.filter_map(Held::lock).collect();
         locks.sort_unstable();
         locks.dedup();
         locks
@@ -205,7 +202,7 @@ fn at(place: CallSite) -> String {
     }
 }
 
-fn enter(asked: Asked, place: CallSite, held: Vec<Held>) -> Waiting {
+fn enter(asked: Asked, place: CallSite, is_poll: bool, held: Vec<Held>) -> Waiting {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut waits = waits();
     // In the order of the list: of two calls that close a cycle at once, the newer one is refused.
@@ -214,6 +211,7 @@ fn enter(asked: Asked, place: CallSite, held: Vec<Held>) -> Waiting {
         id,
         place,
         asked,
+        is_poll,
         held,
     }));
     Waiting(id)
@@ -221,8 +219,8 @@ fn enter(asked: Asked, place: CallSite, held: Vec<Held>) -> Waiting {
 
 /// The locks that this task holds in its bodies, and on the connection at this address, on which it
 /// is about to wait.
-fn held_meanwhile(address: Option<usize>, is_poll: bool) -> Vec<Held> {
-    let mut addresses = self_deadlock::addresses_of_bodies();
+fn held_meanwhile(address: Option<usize>) -> Vec<Held> {
+    let mut addresses = addresses_of_bodies();
     addresses.extend(address);
     addresses.sort_unstable();
     addresses.dedup();
@@ -235,12 +233,10 @@ fn held_meanwhile(address: Option<usize>, is_poll: bool) -> Vec<Held> {
                 process,
             } = held;
             let held = locks.keys_and_names(permit).map(|(key, name)| Held {
-                resource: Resource::Lock {
-                    key,
-                    mode: locks.mode,
-                    process,
-                    is_own: address == Some(other) && !is_poll,
-                },
+                key,
+                mode: Some(locks.mode),
+                process,
+                is_here: address == Some(other),
                 name,
                 place: locks.place,
             });
@@ -257,26 +253,27 @@ fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item 
     let keys = locks.keys_and_names(None);
     keys.filter(move |(key, _)| are_had(key))
         .map(|(key, name)| Held {
-            resource: Resource::Turn(key),
+            key,
+            mode: None,
+            process: None,
+            is_here: false,
             name,
             place: locks.place,
         })
 }
 
 /// Notes that a call waits at the server, if it does so without a limit while its task holds
-/// something. The error is the cycle that it closes.
+/// something. The error is that of a call that closes a cycle.
 pub(super) async fn wait<D: Driver>(
     conn: &mut D,
     address: usize,
     request: &Request,
     locks: &LockSet,
-) -> Result<Option<Waiting>, String> {
-    let is_forever = match request.budget() {
-        Wait::Never | Wait::For(_) => return Ok(None),
-        Wait::Session => false,
-        Wait::Forever => true,
-    };
-    let mut held = held_meanwhile(Some(address), request.poll.is_some());
+) -> Result<Option<Waiting>, Error> {
+    if request.limit().is_some() {
+        return Ok(None);
+    }
+    let mut held = held_meanwhile(Some(address));
     if locks.has_turn {
         held.extend(turns(locks, |_| true));
     }
@@ -284,38 +281,40 @@ pub(super) async fn wait<D: Driver>(
     // wait, it is not a deadlock.
     if held.is_empty()
         || conn.server_process().await.is_none()
-        || !is_forever && !has_no_lock_timeout(conn).await
+        || !has_no_limit(conn, request).await
     {
         return Ok(None);
     }
     let asked = match &request.permits[..] {
-        [] => Asked::All(request.keys.to_vec(), request.mode),
-        permits => Asked::Any(permits.to_vec()),
+        [] => &request.keys,
+        permits => permits,
     };
-    let waiting = enter(asked, locks.place, held);
-    if let Some(locks) = possible_cycle(&waiting) {
+    let asked = Asked {
+        keys: asked.to_vec(),
+        mode: Some(request.mode),
+        is_any: !request.permits.is_empty(),
+    };
+    let waiting = enter(asked, locks.place, request.poll.is_some(), held);
+    if let Some(locks) = possible_cycle(&waiting, request) {
         // Another database can have locks with these numbers.
         let confirmed = held_in_database(conn, &locks).await;
-        let is_known = |resource: &Resource| match resource {
-            Resource::Lock { .. } => resource
-                .lock()
-                .is_some_and(|lock| confirmed.contains(&lock)),
-            Resource::Turn(_) => true,
-        };
+        let is_confirmed = |held: &Held| held.lock().is_some_and(|lock| confirmed.contains(&lock));
+        let is_known = |held: &Held| held.mode.is_none() || is_confirmed(held);
         // Calls that still wait hold the locks that they held during the query.
         let nodes = waits().clone();
-        if let Some(cycle) = Graph::new(&nodes, &waiting, &is_known).cycle(&waiting) {
-            return Err(cycle);
+        let graph = Graph::new(&nodes, &waiting, &is_known);
+        if let Some(error) = graph.deadlock(&waiting, request) {
+            return Err(error);
         }
     }
     Ok(Some(waiting))
 }
 
 /// The locks of calls that may keep each other waiting, if there may be a cycle with this one.
-fn possible_cycle(waiting: &Waiting) -> Option<Vec<(Key, u32)>> {
+fn possible_cycle(waiting: &Waiting, request: &Request) -> Option<Vec<(Key, u32)>> {
     let nodes = waits().clone();
     let graph = Graph::new(&nodes, waiting, &|_| true);
-    graph.cycle(waiting).map(|_| graph.locks())
+    graph.deadlock(waiting, request).map(|_| graph.locks())
 }
 
 /// Like [`wait`], for a call that waits for its turn in the queue of a key, and holds the turns of
@@ -325,22 +324,52 @@ pub(crate) fn wait_for_turn(
     request: &Request,
     before: impl Iterator<Item = Key>,
     key: Key,
-) -> Result<Option<Waiting>, String> {
+) -> Result<Option<Waiting>, Error> {
     if !is_on() {
         return Ok(None);
     }
     let before: Vec<Key> = before.collect();
     let locks = LockSet::new(0, request);
-    let mut held = held_meanwhile(None, false);
+    let mut held = held_meanwhile(None);
     held.extend(turns(&locks, |key| before.contains(key)));
     if held.is_empty() {
         return Ok(None);
     }
-    let waiting = enter(Asked::Turn(key), locks.place, held);
+    let asked = Asked {
+        keys: vec![key],
+        mode: None,
+        is_any: false,
+    };
+    let waiting = enter(asked, locks.place, false, held);
     let nodes = waits().clone();
-    let is_turn = |resource: &Resource| matches!(resource, Resource::Turn(_));
-    match Graph::new(&nodes, &waiting, &is_turn).cycle(&waiting) {
-        Some(cycle) => Err(cycle),
+    let is_turn = |held: &Held| held.mode.is_none();
+    match Graph::new(&nodes, &waiting, &is_turn).deadlock(&waiting, request) {
+        Some(error) => Err(error),
         None => Ok(Some(waiting)),
     }
 }
+
+/// Returns whether the session does not limit the wait of a request that has no limit of its own.
+async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> bool {
+    if request.budget() == Wait::Forever {
+        return true;
+    }
+    let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await;
+    matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
+}
+
+async fn held_in_database<D: Driver>(conn: &mut D, locks: &[(Key, u32)]) -> Vec<(Key, u32)> {
+    let mut confirmed = Vec::new();
+    for some in locks.chunks(MOST) {
+        let answer = conn.query_text(&sql::probe::held_by(some)).await;
+        // One letter each.
+        let answer = answer.ok().flatten().unwrap_or_default();
+        let letters = some.iter().zip(answer.chars());
+        let held = letters.filter(|(_, letter)| *letter == '1');
+        confirmed.extend(held.map(|(lock, _)| *lock));
+    }
+    confirmed
+}
+
+/// The number of locks in one query: a function has at most 100 arguments.
+const MOST: usize = 64;

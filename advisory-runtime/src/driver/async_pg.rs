@@ -1,7 +1,7 @@
 //! diesel-async's connection as a [`Driver`].
 
-use super::queries::poll_once;
-use super::{Driver, Queries as _, Unfinished, can_be_of_a_process, cancel, timeout};
+use super::queries::{execute_any, in_order};
+use super::{Driver, Queries as _, can_be_of_a_process, cancel, timeout};
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::QueryResult;
@@ -16,6 +16,7 @@ use diesel_async::{
 };
 use futures_util::Stream as _;
 use std::future::{pending, poll_fn};
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -120,8 +121,8 @@ impl Driver for AsyncPgConnection {
         *self.status() = status;
     }
 
-    fn abandon(&mut self, call: &Unfinished<'_>) {
-        self.close(call.is_cancellable);
+    fn abandon(&mut self, _: Option<NonZeroU32>, _: Option<&str>, cancels: bool) {
+        self.close(cancels);
     }
 
     /// The session ends right after the statement that a cancel request hits, so a request cannot
@@ -170,26 +171,12 @@ fn with_reason<T>(conn: &mut AsyncPgConnection, answer: QueryResult<T>) -> Query
 /// Sends a message, if it is not empty, and then a query, and waits for both answers. The outer
 /// error is the message's.
 async fn send_both<T>(
-    mut conn: &AsyncPgConnection,
+    conn: &AsyncPgConnection,
     message: &str,
     query: impl Future<Output = QueryResult<T>>,
 ) -> QueryResult<QueryResult<T>> {
-    let mut executed = pin!(conn.batch_execute(message));
-    let mut answered = pin!(query);
-    let mut done = message.is_empty().then_some(Ok(()));
-    let mut answer = None;
-    // Polled in this order, so that they are sent in this order.
-    let answer = poll_fn(|context| {
-        let is_done = poll_once(&mut done, executed.as_mut(), context);
-        poll_once(&mut answer, answered.as_mut(), context);
-        match answer.take_if(|_| is_done) {
-            Some(answer) => Poll::Ready(answer),
-            None => Poll::Pending,
-        }
-    })
-    .await;
-    done.unwrap_or(Ok(()))?;
-    Ok(answer)
+    let (executed, answer) = in_order(pin!(execute_any(conn, message)), pin!(query)).await;
+    executed.map(|()| answer)
 }
 
 /// Waits until the connection's own task has ended, and with it the connection.

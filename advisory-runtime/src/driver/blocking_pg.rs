@@ -1,6 +1,6 @@
 //! Diesel's blocking connection as a [`Driver`]: every future is ready when it is first polled.
 
-use super::{Driver, Queries, Unfinished, mark_transaction_closed};
+use super::{Driver, Queries, mark_transaction_closed};
 use crate::error::is_interrupted;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::connection::{
@@ -11,8 +11,7 @@ use diesel::connection::{Connection, Instrumentation};
 use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
 use diesel::{QueryResult, RunQueryDsl};
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 impl Driver for PgConnection {
@@ -38,15 +37,6 @@ impl Driver for PgConnection {
             self.batch_execute(message)?;
         }
         Ok(diesel::sql_query(query).execute(self))
-    }
-
-    async fn execute_and_try(
-        &mut self,
-        message: &str,
-        query: TryLock,
-    ) -> QueryResult<QueryResult<Option<String>>> {
-        self.execute(message).await?;
-        Ok(self.try_lock(query).await)
     }
 
     async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
@@ -104,18 +94,16 @@ impl Driver for PgConnection {
 
     /// No statement runs while a panic unwinds through the call, so the connection is rolled back,
     /// the locks are released, and it stays usable.
-    fn abandon(&mut self, call: &Unfinished<'_>) {
-        let undone = match call.outer {
+    fn abandon(&mut self, outer: Option<NonZeroU32>, release: Option<&str>, _: bool) {
+        let undone = match outer {
             // A test's transaction, which the session-level locks are not part of.
-            Some(_) if call.release.is_some() => Ok(()),
+            Some(_) if release.is_some() => Ok(()),
             Some(outer) => self.batch_execute(&sql::rollback_to_savepoint(outer)),
             None => self.batch_execute(sql::ROLLBACK),
         };
-        let released = call
-            .release
-            .map_or(Ok(()), |release| self.batch_execute(release));
+        let released = release.map_or(Ok(()), |release| self.batch_execute(release));
         if undone.is_ok() && released.is_ok() && self.status().transaction_depth().is_ok() {
-            mark_transaction_closed(self, call.outer);
+            mark_transaction_closed(self, outer);
         } else {
             self.close(false);
         }
@@ -140,14 +128,3 @@ impl Driver for PgConnection {
 
 /// How often to send the message that closes a session. Each cancel request interrupts one.
 const TRIES: usize = 16;
-
-/// Runs a future whose steps are all blocking calls, so that it is ready when it is first polled.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let mut context = Context::from_waker(Waker::noop());
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
-            return answer;
-        }
-    }
-}

@@ -30,7 +30,7 @@ pub(super) struct CancelKey {
 #[must_use]
 pub fn startup_process_id(token: &CancelToken) -> Option<u32> {
     // With a TLS that answers yes, a request is written whether it needs TLS or not.
-    let mut written = Written::default();
+    let mut written = Written::answered(b"S");
     is_sent(token.cancel_query_raw(&mut written, NoEncryption));
     written.process_id()
 }
@@ -39,7 +39,7 @@ impl CancelKey {
     pub(super) fn of(token: &CancelToken) -> Self {
         Self {
             process: startup_process_id(token),
-            needs_tls: !is_sent(token.cancel_query_raw(&mut Written::default(), NoTls)),
+            needs_tls: !is_sent(token.cancel_query_raw(&mut Written::answered(b"S"), NoTls)),
         }
     }
 
@@ -54,11 +54,12 @@ fn is_sent<E>(request: impl Future<Output = std::result::Result<(), E>>) -> bool
     matches!(sent, Poll::Ready(Ok(())))
 }
 
-/// A stream that keeps the first bytes of what is written, and answers a request for TLS with yes.
-#[derive(Default)]
-struct Written {
+/// A stream that keeps the first bytes of what is written, and from which `answer` is read: `S` for
+/// a request for TLS.
+struct Written<'a> {
     bytes: [u8; 24],
     length: usize,
+    answer: &'a [u8],
 }
 
 /// A request for TLS, as a whole.
@@ -67,7 +68,15 @@ const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The code after the length of a request to cancel.
 const CANCEL_CODE: [u8; 4] = 80_877_102_u32.to_be_bytes();
 
-impl Written {
+impl<'a> Written<'a> {
+    const fn answered(answer: &'a [u8]) -> Self {
+        Self {
+            bytes: [0; 24],
+            length: 0,
+            answer,
+        }
+    }
+
     /// A request to cancel is its length, a code, the process id, and a secret of 4 bytes, or up to
     /// 256 since protocol 3.2. A request for TLS can come before it. So the process id is found
     /// from the front. Clients that received none write a zero.
@@ -93,24 +102,28 @@ impl<S: TlsStream + Unpin> TlsConnect<S> for NoEncryption {
     }
 }
 
-impl TlsStream for &mut Written {
+impl TlsStream for &mut Written<'_> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Written {
+impl AsyncRead for Written<'_> {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-        answer: &mut ReadBuf<'_>,
+        read: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
-        answer.put_slice(b"S");
+        let (now, later) = self
+            .answer
+            .split_at(read.remaining().min(self.answer.len()));
+        read.put_slice(now);
+        self.answer = later;
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Written {
+impl AsyncWrite for Written<'_> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -138,58 +151,12 @@ impl AsyncWrite for Written {
 mod tests {
     use super::{CANCEL_CODE, CancelKey, NoEncryption, TLS_REQUEST, Written};
     use std::pin::Pin;
-    use std::task::{Context, Poll, Waker};
-    use tokio::io::{
-        AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
-    };
+    use std::task::{Context, Waker};
+    use tokio::io::AsyncWrite as _;
     use tokio_postgres::config::{SslMode, SslNegotiation};
-    use tokio_postgres::tls::{ChannelBinding, TlsStream};
     use tokio_postgres::{CancelToken, Config, Error};
 
     const PROCESS: u32 = 4_711;
-
-    /// The client's end of a connection to the server below.
-    struct Socket(DuplexStream);
-
-    impl TlsStream for Socket {
-        fn channel_binding(&self) -> ChannelBinding {
-            ChannelBinding::none()
-        }
-    }
-
-    impl AsyncRead for Socket {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-            read: &mut ReadBuf<'_>,
-        ) -> Poll<std::io::Result<()>> {
-            Pin::new(&mut self.0).poll_read(context, read)
-        }
-    }
-
-    impl AsyncWrite for Socket {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<std::io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write(context, bytes)
-        }
-
-        fn poll_flush(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-        ) -> Poll<std::io::Result<()>> {
-            Pin::new(&mut self.0).poll_flush(context)
-        }
-
-        fn poll_shutdown(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-        ) -> Poll<std::io::Result<()>> {
-            Pin::new(&mut self.0).poll_shutdown(context)
-        }
-    }
 
     /// One message of the start-up: a letter, the length, the content.
     fn message(tag: u8, content: &[u8]) -> Vec<u8> {
@@ -197,33 +164,23 @@ mod tests {
         [&[tag], &length.to_be_bytes()[..], content].concat()
     }
 
-    /// Answers the start-up of one session, and sends it this key.
-    async fn serve(mut client: DuplexStream, key: Option<Vec<u8>>) {
-        loop {
-            let length = client.read_u32().await.unwrap();
-            let mut opening = vec![0; usize::try_from(length).unwrap() - 4];
-            client.read_exact(&mut opening).await.unwrap();
-            if opening != TLS_REQUEST[4..] {
-                break;
-            }
-            client.write_all(b"S").await.unwrap();
-        }
-        let mut answer = message(b'R', &0_u32.to_be_bytes());
-        if let Some(key) = key {
-            answer.extend(message(b'K', &key));
-        }
-        answer.extend(message(b'Z', b"I"));
-        client.write_all(&answer).await.unwrap();
-    }
-
+    /// The token of a session to which the server has sent this key.
     fn token(config: &Config, key: Option<Vec<u8>>) -> Result<CancelToken, Error> {
+        let is_asked_for_tls = config.get_ssl_mode() != SslMode::Disable
+            && config.get_ssl_negotiation() == SslNegotiation::Postgres;
+        let mut answer = if is_asked_for_tls {
+            vec![b'S']
+        } else {
+            Vec::new()
+        };
+        answer.extend(message(b'R', &0_u32.to_be_bytes()));
+        answer.extend(key.map(|key| message(b'K', &key)).unwrap_or_default());
+        answer.extend(message(b'Z', b"I"));
+        let mut client = Written::answered(&answer);
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime.unwrap().block_on(async {
-            let (client, server) = duplex(1_024);
-            let connecting = config.connect_raw(Socket(client), NoEncryption);
-            let (connected, ()) = tokio::join!(connecting, serve(server, key));
-            connected.map(|(client, _)| client.cancel_token())
-        })
+        let connecting = config.connect_raw(&mut client, NoEncryption);
+        let connected = runtime.unwrap().block_on(connecting);
+        connected.map(|(client, _)| client.cancel_token())
     }
 
     /// Every way in which the client asks for TLS, and whether requests have to.
@@ -276,8 +233,8 @@ mod tests {
         }
     }
 
-    fn written(requests: &[&[u8]]) -> Written {
-        let mut written = Written::default();
+    fn written(requests: &[&[u8]]) -> Written<'static> {
+        let mut written = Written::answered(b"");
         for request in requests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(

@@ -6,14 +6,6 @@ use std::ops::{Deref, DerefMut};
 /// Closes the connection when it is dropped, unless [`disarm`](Self::disarm) was called: for code
 /// that opens a transaction or takes a lock on a connection of the caller's without a guard of a
 /// lock. A future can be dropped at each `await`.
-///
-/// ```text
-/// let mut conn = CloseOnDrop::new(conn);
-/// conn.execute("BEGIN").await?;
-/// …
-/// conn.execute("COMMIT").await?;
-/// conn.disarm();
-/// ```
 #[must_use = "dropping it closes the connection"]
 pub(crate) struct CloseOnDrop<'c, D: Driver> {
     conn: &'c mut D,

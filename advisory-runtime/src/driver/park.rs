@@ -1,27 +1,27 @@
-//! Blocks a thread until another thread has resolved a future.
+//! Blocks a thread until a future is ready: at once if its steps are all blocking calls, or when
+//! another thread has resolved it.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{Thread, current, park, park_timeout};
+use std::thread::{Thread, current, park_timeout};
 use std::time::{Duration, Instant};
 
 /// Blocks until the future is ready. It needs no runtime, and can run inside one.
-pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    let waker = waker();
     loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        if let Some(value) = wait_at_most(Duration::MAX, future.as_mut()) {
             return value;
         }
-        park();
     }
 }
 
 /// Blocks until the future is ready, or the time has passed.
 pub(crate) fn wait_at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
-    let (waker, since) = (waker(), Instant::now());
+    let waker = Waker::from(Arc::new(Parked(current())));
+    let since = Instant::now();
     loop {
         if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(value);
@@ -34,10 +34,6 @@ pub(crate) fn wait_at_most<T>(limit: Duration, future: impl Future<Output = T>) 
     }
 }
 
-fn waker() -> Waker {
-    Waker::from(Arc::new(Parked(current())))
-}
-
 struct Parked(Thread);
 
 impl Wake for Parked {
@@ -48,7 +44,7 @@ impl Wake for Parked {
 
 #[cfg(test)]
 mod tests {
-    use super::{wait, wait_at_most};
+    use super::{block_on, wait_at_most};
     use std::future::pending;
     use std::thread;
     use std::time::Duration;
@@ -58,7 +54,7 @@ mod tests {
     fn a_thread_waits_for_another_and_not_longer_than_its_limit() {
         let (sender, receiver) = oneshot::channel();
         let other = thread::spawn(move || sender.send(7));
-        assert_eq!(wait(receiver), Ok(7));
+        assert_eq!(block_on(receiver), Ok(7));
         assert_eq!(other.join().ok(), Some(Ok(())));
         assert_eq!(wait_at_most(Duration::MAX, async { 7 }), Some(7));
         let short = Duration::from_millis(10);

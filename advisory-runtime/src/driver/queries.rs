@@ -16,10 +16,11 @@ use diesel_async::{AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection
 use std::{
     future::poll_fn,
     pin::{Pin, pin},
-    task::{Context, Poll},
+    task::Poll,
 };
 
-pub(crate) trait Queries: Driver {
+#[doc(hidden)]
+pub trait Queries: Driver {
     fn load<Q, R, S>(&mut self, query: Q) -> impl Future<Output = QueryResult<Vec<R>>> + Send
     where
         Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId,
@@ -30,7 +31,8 @@ pub(crate) trait Queries: Driver {
 
     /// Loads the rows of two queries, which are sent without waiting in between if the connection
     /// can; `around` are the messages before and after them. A query that the connection has to
-    /// prepare first can arrive after the messages that follow it.
+    /// prepare first can arrive after the messages that follow it. After an error, the transaction
+    /// may be open.
     fn load_both<Q, W, A, B, S, U>(
         &mut self,
         around: Option<[&str; 2]>,
@@ -44,7 +46,20 @@ pub(crate) trait Queries: Driver {
         B: FromSqlRow<U, Pg> + Send + 'static,
         S: 'static,
         U: 'static,
-        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>;
+        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
+    {
+        async move {
+            let [begin, end] = around.unwrap_or_default();
+            if around.is_some() {
+                self.execute(begin).await?;
+            }
+            let answers = (self.load(first).await?, self.load(second).await?);
+            if around.is_some() {
+                self.execute(end).await?;
+            }
+            Ok(answers)
+        }
+    }
 
     fn count<Q>(&mut self, query: Q) -> impl Future<Output = QueryResult<usize>> + Send
     where
@@ -79,35 +94,18 @@ impl Queries for AsyncPgConnection {
         U: 'static,
         Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
     {
-        let handles = (&mut &*self, &mut &*self);
         let [begin, end] = around.unwrap_or_default();
-        let mut opened = pin!(handles.0.batch_execute(begin));
-        let mut first = pin!(load_on(self, first));
-        let mut second = pin!(load_on(self, second));
-        let mut closed = pin!(handles.1.batch_execute(end));
-        let mut begin_answer = around.is_none().then_some(Ok(()));
-        let mut end_answer = around.is_none().then_some(Ok(()));
-        let (mut first_answer, mut second_answer) = (None, None);
-        // Polled in this order, so that they are sent in this order.
-        poll_fn(|context| {
-            let answers = [
-                poll_once(&mut begin_answer, opened.as_mut(), context),
-                poll_once(&mut first_answer, first.as_mut(), context),
-                poll_once(&mut second_answer, second.as_mut(), context),
-                poll_once(&mut end_answer, closed.as_mut(), context),
-            ];
-            if answers == [true; 4] {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-        begin_answer.unwrap_or(Ok(()))?;
-        let first = first_answer.unwrap_or(Ok(Vec::new()))?;
-        let second = second_answer.unwrap_or(Ok(Vec::new()))?;
-        end_answer.unwrap_or(Ok(()))?;
-        Ok((first, second))
+        let opened = pin!(execute_any(self, begin));
+        let first = pin!(load_on(self, first));
+        let second = pin!(load_on(self, second));
+        let closed = pin!(execute_any(self, end));
+        let last = pin!(in_order(second, closed));
+        let rest = pin!(in_order(first, last));
+        let (opened, (first, (second, closed))) = in_order(opened, rest).await;
+        opened?;
+        let answers = (first?, second?);
+        closed?;
+        Ok(answers)
     }
 
     async fn count<Q>(&mut self, query: Q) -> QueryResult<usize>
@@ -170,40 +168,6 @@ impl Queries for diesel::PgConnection {
         rows.collect()
     }
 
-    async fn load_both<Q, W, A, B, S, U>(
-        &mut self,
-        around: Option<[&str; 2]>,
-        first: Q,
-        second: W,
-    ) -> QueryResult<(Vec<A>, Vec<B>)>
-    where
-        Q: Query<SqlType: CompatibleType<A, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
-        W: Query<SqlType: CompatibleType<B, Pg, SqlType = U>> + QueryFragment<Pg> + QueryId + Send,
-        A: FromSqlRow<S, Pg> + Send + 'static,
-        B: FromSqlRow<U, Pg> + Send + 'static,
-        S: 'static,
-        U: 'static,
-        Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
-    {
-        let [begin, end] = around.unwrap_or_default();
-        if around.is_some() {
-            self.execute(begin).await?;
-        }
-        let first = Queries::load(self, first).await;
-        let second = match &first {
-            Ok(_) => Queries::load(self, second).await,
-            Err(_) => Ok(Vec::new()),
-        };
-        // After an error this is a rollback.
-        let ended = match around {
-            Some(_) => self.execute(end).await,
-            None => Ok(()),
-        };
-        let answers = (first?, second?);
-        ended?;
-        Ok(answers)
-    }
-
     async fn count<Q>(&mut self, query: Q) -> QueryResult<usize>
     where
         Q: QueryFragment<Pg> + QueryId + Send,
@@ -212,17 +176,40 @@ impl Queries for diesel::PgConnection {
     }
 }
 
-/// Polls a future that has not answered yet, and tells whether it has now.
+/// Polls both futures until they are ready, always the first one first: what they send is sent in
+/// this order.
 #[cfg(feature = "diesel-async")]
-pub(super) fn poll_once<F: Future>(
-    answer: &mut Option<F::Output>,
-    future: Pin<&mut F>,
-    context: &mut Context<'_>,
-) -> bool {
-    if answer.is_none()
-        && let Poll::Ready(output) = future.poll(context)
-    {
-        *answer = Some(output);
+pub(super) async fn in_order<A: Future, B: Future>(
+    mut first: Pin<&mut A>,
+    mut second: Pin<&mut B>,
+) -> (A::Output, B::Output) {
+    let (mut one, mut other) = (None, None);
+    poll_fn(|context| {
+        if one.is_none()
+            && let Poll::Ready(output) = first.as_mut().poll(context)
+        {
+            one = Some(output);
+        }
+        if other.is_none()
+            && let Poll::Ready(output) = second.as_mut().poll(context)
+        {
+            other = Some(output);
+        }
+        if one.is_none() || other.is_none() {
+            return Poll::Pending;
+        }
+        one.take()
+            .zip(other.take())
+            .map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// Sends a message, if it is not empty.
+#[cfg(feature = "diesel-async")]
+pub(super) async fn execute_any(mut conn: &AsyncPgConnection, message: &str) -> QueryResult<()> {
+    if message.is_empty() {
+        return Ok(());
     }
-    answer.is_some()
+    conn.batch_execute(message).await
 }

@@ -28,7 +28,7 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: the server ended the wait early, by a cancel request or by `statement_timeout`; if \
                  nobody cancelled it, write a `wait` below `statement_timeout`"
             ),
-            Self::InTransaction { lock } => CommonMessage::InTransaction.write(f, &Subject(lock)),
+            Self::InTransaction { lock } => common(CommonMessage::InTransaction, lock, f),
             Self::Pool(error) => fmt::Display::fmt(error, f),
             Self::TimedOut { lock, waited, .. } => write!(
                 f,
@@ -95,7 +95,7 @@ impl fmt::Display for Error {
                 "the server is a standby, whose advisory locks sessions on the primary do not see: connect to the primary; if the URL \
                  has several hosts, add `target_session_attrs=read-write`",
             ),
-            Self::Standby { lock } => CommonMessage::Standby.write(f, &Subject(lock)),
+            Self::Standby { lock } => common(CommonMessage::Standby, lock, f),
             Self::PooledSession { lock } if lock.is_empty() => f.write_str(
                 "other clients get the server sessions of these connections, as behind a pooler in transaction mode: connect to the \
                  server itself, or to a pooler in session mode; without a session of its own, use transaction-level locks under READ \
@@ -117,22 +117,22 @@ impl fmt::Display for Error {
                  coordinator",
             ),
             Self::BrokenConnection { lock } => {
-                CommonMessage::BrokenConnection.write(f, &Subject(lock))
+                common(CommonMessage::BrokenConnection, lock, f)
             }
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
                 "the call under advisory lock `{lock}` took longer than {max_hold:?}, and its open transaction was rolled back; do less \
                  under the lock, or raise `max_hold`"
             ),
-            Self::LockLost { lock, .. } => CommonMessage::Lost.write(f, &Subject(lock)),
-            Self::RolledBack { lock, .. } => CommonMessage::RolledBack.write(f, &Subject(lock)),
+            Self::LockLost { lock, .. } => common(CommonMessage::Lost, lock, f),
+            Self::RolledBack { lock, .. } => common(CommonMessage::RolledBack, lock, f),
             Self::TransactionEnded { lock } => write!(
                 f,
                 "the call under advisory lock `{lock}` ended its transaction itself, so the lock was not held until the \
                  end: remove COMMIT and ROLLBACK from it"
             ),
             Self::CommitUnknown { lock, .. } => {
-                CommonMessage::CommitUnknown.write(f, &Subject(lock))
+                common(CommonMessage::CommitUnknown, lock, f)
             }
             Self::NotInTransaction { lock } => write!(
                 f,
@@ -193,10 +193,6 @@ impl CommonMessage {
     }
 }
 
-struct Subject<'l>(&'l str);
-
-impl fmt::Display for Subject<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "advisory lock `{}`", self.0)
-    }
+fn common(message: CommonMessage, lock: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    message.write(f, &format_args!("advisory lock `{lock}`"))
 }

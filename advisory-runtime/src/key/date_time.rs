@@ -32,6 +32,14 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const SECONDS_OF_DAY: i64 = 86_400;
 
 impl CivilDay {
+    fn new(year: impl Into<i64>, month: impl Into<u64>, day: impl Into<u64>) -> Self {
+        Self {
+            year: year.into(),
+            month: month.into(),
+            day: day.into(),
+        }
+    }
+
     /// The day that is this many days after 1970-01-01, for every 64-bit number, unlike the ranges
     /// of the crates:
     /// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
@@ -66,6 +74,20 @@ impl CivilDay {
 }
 
 impl Clock {
+    fn new(
+        hour: impl Into<u64>,
+        minute: impl Into<u64>,
+        second: impl Into<u64>,
+        nanosecond: impl Into<u64>,
+    ) -> Self {
+        Self {
+            hour: hour.into(),
+            minute: minute.into(),
+            second: second.into(),
+            nanosecond: nanosecond.into(),
+        }
+    }
+
     const fn of_second(second: i64, nanosecond: u64) -> Self {
         let second = second.unsigned_abs();
         Self {
@@ -101,6 +123,11 @@ impl Clock {
 }
 
 impl Instant {
+    fn new(second: i64, nanosecond: impl Into<u64>) -> Self {
+        let nanosecond = nanosecond.into();
+        Self { second, nanosecond }
+    }
+
     fn write(&self, text: &mut Digits) {
         CivilDay::of_unix_day(self.second.div_euclid(SECONDS_OF_DAY)).write(text);
         text.push(b'T');
@@ -138,27 +165,16 @@ mod of_chrono {
         [] NaiveDate: Date = |date| day(date);
         [] NaiveTime: Time = |time| clock(time);
         [] chrono::NaiveDateTime: DateTime = |value| day(value), clock(value);
-        [Tz: chrono::TimeZone] chrono::DateTime<Tz>: Timestamp = |value| Instant {
-            second: value.timestamp(),
-            nanosecond: value.timestamp_subsec_nanos().into(),
-        };
+        [Tz: chrono::TimeZone] chrono::DateTime<Tz>: Timestamp = |value|
+            Instant::new(value.timestamp(), value.timestamp_subsec_nanos());
     }
 
     fn day(date: &impl Datelike) -> CivilDay {
-        CivilDay {
-            year: date.year().into(),
-            month: date.month().into(),
-            day: date.day().into(),
-        }
+        CivilDay::new(date.year(), date.month(), date.day())
     }
 
     fn clock(time: &impl Timelike) -> Clock {
-        Clock {
-            hour: time.hour().into(),
-            minute: time.minute().into(),
-            second: time.second().into(),
-            nanosecond: time.nanosecond().into(),
-        }
+        Clock::new(time.hour(), time.minute(), time.second(), time.nanosecond())
     }
 }
 
@@ -172,31 +188,18 @@ mod of_time {
         [] Time: Time = |time| clock(*time);
         [] PrimitiveDateTime: DateTime = |value| day(value.date()), clock(value.time());
         // Not by `to_offset`, which panics if the UTC day is outside of the crate's range.
-        [] OffsetDateTime: Timestamp = |value| Instant {
-            second: value.unix_timestamp(),
-            nanosecond: value.nanosecond().into(),
-        };
-        [] UtcDateTime: Timestamp = |value| Instant {
-            second: value.unix_timestamp(),
-            nanosecond: value.nanosecond().into(),
-        };
+        [] OffsetDateTime: Timestamp = |value|
+            Instant::new(value.unix_timestamp(), value.nanosecond());
+        [] UtcDateTime: Timestamp = |value|
+            Instant::new(value.unix_timestamp(), value.nanosecond());
     }
 
     fn day(date: Date) -> CivilDay {
-        CivilDay {
-            year: date.year().into(),
-            month: u8::from(date.month()).into(),
-            day: date.day().into(),
-        }
+        CivilDay::new(date.year(), u8::from(date.month()), date.day())
     }
 
     fn clock(time: Time) -> Clock {
-        Clock {
-            hour: time.hour().into(),
-            minute: time.minute().into(),
-            second: time.second().into(),
-            nanosecond: time.nanosecond().into(),
-        }
+        Clock::new(time.hour(), time.minute(), time.second(), time.nanosecond())
     }
 }
 
@@ -215,20 +218,17 @@ mod of_jiff {
     }
 
     fn day(date: Date) -> CivilDay {
-        CivilDay {
-            year: date.year().into(),
-            month: date.month().unsigned_abs().into(),
-            day: date.day().unsigned_abs().into(),
-        }
+        let (month, day) = (date.month(), date.day());
+        CivilDay::new(date.year(), month.unsigned_abs(), day.unsigned_abs())
     }
 
     fn clock(time: Time) -> Clock {
-        Clock {
-            hour: time.hour().unsigned_abs().into(),
-            minute: time.minute().unsigned_abs().into(),
-            second: time.second().unsigned_abs().into(),
-            nanosecond: time.subsec_nanosecond().unsigned_abs().into(),
-        }
+        Clock::new(
+            time.hour().unsigned_abs(),
+            time.minute().unsigned_abs(),
+            time.second().unsigned_abs(),
+            time.subsec_nanosecond().unsigned_abs(),
+        )
     }
 
     /// Before 1970 jiff counts both numbers down from zero.
@@ -237,15 +237,9 @@ mod of_jiff {
         let nanosecond = timestamp.subsec_nanosecond();
         let below = u64::from(nanosecond.unsigned_abs());
         if nanosecond < 0 {
-            Instant {
-                second: second - 1,
-                nanosecond: NANOSECONDS - below,
-            }
+            Instant::new(second - 1, NANOSECONDS - below)
         } else {
-            Instant {
-                second,
-                nanosecond: below,
-            }
+            Instant::new(second, below)
         }
     }
 }

@@ -125,14 +125,6 @@ impl KeyPart for str {
     }
 }
 
-impl KeyPart for String {
-    type Shape = shape::Text;
-
-    fn render(&self, text: &mut KeyText<'_>) {
-        text.push_str(self);
-    }
-}
-
 macro_rules! transparent {
     ($($(#[$cfg:meta])* [$($generics:tt)*] $outer:ty => $inner:ty;)*) => { $(
         $(#[$cfg])*
@@ -146,6 +138,7 @@ macro_rules! transparent {
     )* };
 }
 transparent! {
+    [] String => str;
     [T: KeyPart + ?Sized] &T => T;
     [T: KeyPart + ?Sized] &mut T => T;
     [T: KeyPart + ?Sized] Box<T> => T;

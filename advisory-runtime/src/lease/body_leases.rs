@@ -3,7 +3,7 @@
 
 use super::{Lease, Request};
 use crate::Wait;
-use crate::debug::self_deadlock::{InBody, enter_body};
+use crate::debug::bodies::{InBody, enter_body};
 use crate::debug::{LockSet, is_on, order};
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Phase, Way};
 use super::dropped::Dropped;
-use crate::driver::{Driver, Unfinished};
+use crate::driver::Driver;
 
 impl Call {
     /// For a guard's `Drop`, even after its end. If the `max_hold` of a call around this one has
@@ -28,11 +28,7 @@ impl Call {
     pub(super) fn abandon<D: Driver>(&mut self, conn: &mut D) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let release = (self.way == Way::Session).then(|| self.release_message());
-        conn.abandon(&Unfinished {
-            outer: self.outer,
-            release: release.as_deref(),
-            is_cancellable: phase.is_cancellable(),
-        });
+        conn.abandon(self.outer, release.as_deref(), phase.is_cancellable());
     }
 
     /// Closes the connection, and waits until the locks are released, for a second at most.

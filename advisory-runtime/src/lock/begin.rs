@@ -9,6 +9,7 @@ use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::{Error, Isolation, Request, Wait, debug};
 use std::num::NonZeroU32;
+use std::pin::pin;
 
 pub(crate) async fn begin<O: ?Sized, D: Driver>(
     owner: &mut O,
@@ -40,13 +41,9 @@ pub(super) async fn take_recorded<D: Driver>(conn: &mut D, call: &mut Call) -> R
 
 async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     prepare(conn, call)?;
-    match answer_limit(call.budget()) {
-        None => take_inner(conn, call).await,
-        Some(limit) => {
-            let taken = Box::pin(D::timeout(limit, take_inner(conn, call))).await;
-            close_unanswered(conn, call, taken).await
-        }
-    }
+    let limit = answer_limit(&call.request);
+    let taken = D::timeout(limit, pin!(take_inner(conn, call))).await;
+    close_unanswered(conn, call, taken).await
 }
 
 async fn take_inner<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {

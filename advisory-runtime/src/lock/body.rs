@@ -5,8 +5,8 @@ use super::call::Call;
 #[cfg(feature = "diesel-async")]
 use super::dropped::Dropped;
 use crate::debug::LockSet;
+use crate::debug::bodies::{InBody, enter_body};
 use crate::debug::idle::Statements;
-use crate::debug::self_deadlock::{InBody, enter_body};
 use crate::driver::Driver;
 #[cfg(feature = "tracing")]
 use crate::observe::Telemetry;

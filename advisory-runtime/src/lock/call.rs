@@ -2,7 +2,7 @@
 
 use super::dropped::Dropped;
 use super::lock_info::LockInfo;
-use crate::error::{BusyLock, LockName};
+use crate::error::BusyLock;
 use crate::observe::Telemetry;
 use crate::sql::unlock::release_keys;
 use crate::{Error, Isolation, Key, Request, Wait, debug};
@@ -28,17 +28,12 @@ pub(super) struct Call {
     pub(super) restore_timeouts: Option<String>,
     /// With `max_hold`, the locked calls inside this one that its limit has dropped.
     pub(super) dropped: Dropped,
-    timing: Timing,
-    pub(super) checks: debug::Checks,
-    pub(super) telemetry: Option<Telemetry>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Timing {
     started: Instant,
     acquired: Instant,
     /// With the time in the queue of this process.
     waited: Duration,
+    pub(super) checks: debug::Checks,
+    pub(super) telemetry: Option<Telemetry>,
 }
 
 /// The time that a call waits for an answer after its own limit: if the network drops every packet,
@@ -46,13 +41,10 @@ struct Timing {
 /// seconds after its limit.
 pub(super) const GRACE: Duration = Duration::from_secs(4);
 
-/// The time limit of the answer to a call with this wait; `None` if the call sets no limit.
-pub(super) const fn answer_limit(wait: Wait) -> Option<Duration> {
-    match wait {
-        Wait::Never => Some(GRACE),
-        Wait::For(wait) => Some(wait.saturating_add(GRACE)),
-        Wait::Session | Wait::Forever => None,
-    }
+/// The time limit of the answer to a request.
+pub(super) fn answer_limit(request: &Request) -> Duration {
+    let limit = request.limit();
+    limit.map_or(Duration::MAX, |limit| limit.saturating_add(GRACE))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,27 +109,21 @@ impl Call {
             permit: None,
             restore_timeouts: None,
             dropped: Dropped::default(),
-            timing: Timing {
-                started,
-                acquired: started,
-                waited: Duration::ZERO,
-            },
+            started,
+            acquired: started,
+            waited: Duration::ZERO,
             checks,
             telemetry: None,
         }
     }
 
-    fn name(&self) -> LockName {
-        LockName::new(self.request.pattern, &self.request.keys)
-    }
-
     pub(super) fn lock(&self) -> Cow<'static, str> {
-        self.name().text()
+        self.request.lock()
     }
 
     pub(super) fn info<D>(&self) -> LockInfo<D> {
         LockInfo {
-            name: self.name(),
+            pattern: self.request.pattern,
             keys: self.request.keys.clone(),
             permit: self.permit,
             permits: match self.permit {
@@ -146,7 +132,7 @@ impl Call {
             },
             mode: self.request.mode,
             at: self.request.at.clone(),
-            waited: self.timing.waited,
+            waited: self.waited,
             driver: PhantomData,
         }
     }
@@ -154,7 +140,7 @@ impl Call {
     /// Returns whether a wait at the server has lasted for about this long, by this process's
     /// clock: while it is adjusted (`adjtime`), it can be slower than the server's by a twelfth.
     pub(super) fn has_waited(&self, budget: Duration) -> bool {
-        let waited = self.timing.waited.saturating_sub(self.request.queued);
+        let waited = self.waited.saturating_sub(self.request.queued);
         waited >= budget.saturating_sub(budget / 8)
     }
 
@@ -164,8 +150,8 @@ impl Call {
             lock: self.lock(),
             busy: self.busy(),
             waited: match source {
-                Some(_) => self.timing.waited,
-                None => self.timing.started.elapsed() + self.request.queued,
+                Some(_) => self.waited,
+                None => self.started.elapsed() + self.request.queued,
             },
             source,
         }
@@ -176,10 +162,10 @@ impl Call {
     pub(super) fn end_limit(&self, is_ok: bool) -> Option<Duration> {
         match self.request.max_hold {
             Some(max_hold) => {
-                let left = max_hold.saturating_sub(self.timing.acquired.elapsed());
+                let left = max_hold.saturating_sub(self.acquired.elapsed());
                 Some(left.saturating_add(GRACE))
             }
-            None if !is_ok => answer_limit(self.budget()).map(|_| GRACE),
+            None if !is_ok => self.request.limit().map(|_| GRACE),
             None => None,
         }
     }
@@ -214,7 +200,7 @@ impl Call {
     pub(super) fn has_outlasted_max_hold(&self) -> bool {
         self.request
             .max_hold
-            .is_some_and(|max_hold| self.timing.acquired.elapsed() > max_hold)
+            .is_some_and(|max_hold| self.acquired.elapsed() > max_hold)
     }
 
     pub(super) fn hold_exceeded(&self) -> Error {
@@ -225,10 +211,9 @@ impl Call {
     }
 
     pub(super) fn record_acquisition(&mut self, acquired: &Result<(), Error>) {
-        let waited = self.timing.waited;
         if let Some(telemetry) = &mut self.telemetry {
             match acquired {
-                Ok(()) => telemetry.record_acquired(waited),
+                Ok(()) => telemetry.record_acquired(self.waited),
                 Err(error) => telemetry.record_refusal(error),
             }
         }
@@ -236,9 +221,8 @@ impl Call {
 
     /// The answer to the request for the locks has arrived.
     pub(super) fn record_time(&mut self) {
-        let acquired = Instant::now();
-        self.timing.acquired = acquired;
-        self.timing.waited = acquired.duration_since(self.timing.started) + self.request.queued;
+        self.acquired = Instant::now();
+        self.waited = self.acquired.duration_since(self.started) + self.request.queued;
     }
 
     /// SQL that restores the session's own timeouts and then releases session-level locks. In the

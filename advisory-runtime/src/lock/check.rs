@@ -21,7 +21,7 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &LockInfo<D>) -> Re
     if !is_lost {
         return Err(Error::Database(source));
     }
-    let lock = acquired.name.text();
+    let lock = acquired.name();
     let source = Some(source);
     Err(Error::LockLost { lock, source })
 }

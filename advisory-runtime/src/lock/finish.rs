@@ -7,6 +7,7 @@ use crate::observe::Outcome;
 use crate::{Error, error};
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Commits if the body was `Ok`, otherwise rolls back; releases session-level locks. After a body's
@@ -17,15 +18,11 @@ pub(super) async fn finish<D: Driver>(
     is_ok: bool,
 ) -> Result<(), Error> {
     call.checks.warn_if_idle(call.telemetry.as_ref());
-    let ended = match call.end_limit(is_ok) {
-        None => finish_inner(conn, call, is_ok).await,
-        Some(limit) => {
-            let ended = Box::pin(D::timeout(limit, finish_inner(conn, call, is_ok))).await;
-            match ended {
-                Some(ended) => ended,
-                None => close_unanswered(conn, call, is_ok, limit).await,
-            }
-        }
+    let limit = call.end_limit(is_ok).unwrap_or(Duration::MAX);
+    let answered = D::timeout(limit, pin!(finish_inner(conn, call, is_ok))).await;
+    let ended = match answered {
+        Some(ended) => ended,
+        None => close_unanswered(conn, call, is_ok, limit).await,
     };
     if let Some(mut telemetry) = call.telemetry.take() {
         telemetry.record_end(match &ended {
@@ -52,7 +49,7 @@ async fn finish_inner<D: Driver>(conn: &mut D, call: &mut Call, is_ok: bool) -> 
             Box::pin(call.close(conn)).await;
             lost
         } else {
-            Box::pin(undo(conn, call, None)).await;
+            Box::pin(undo(conn, call, Duration::MAX)).await;
             None
         };
         return if is_ok {
@@ -99,7 +96,7 @@ async fn close_unanswered<D: Driver>(
 #[cfg(feature = "diesel-async")]
 pub(super) async fn exceed<D: Driver>(conn: &mut D, call: &mut Call) -> Error {
     call.checks.warn_if_idle(call.telemetry.as_ref());
-    undo(conn, call, Some(UNDOING)).await;
+    undo(conn, call, UNDOING).await;
     let error = call.hold_exceeded();
     if let Some(mut telemetry) = call.telemetry.take() {
         telemetry.record_end(Err(&error));
@@ -113,14 +110,10 @@ const UNDOING: Duration = Duration::from_millis(100);
 
 /// Rolls back what the body left open, releases the locks, and leaves the connection as it was
 /// before the call. If that takes too long or fails, the connection is closed.
-async fn undo<D: Driver>(conn: &mut D, call: &mut Call, limit: Option<Duration>) {
+async fn undo<D: Driver>(conn: &mut D, call: &mut Call, limit: Duration) {
     let outer = call.outer;
     let message = way::undo_message(call);
-    let undone = match limit {
-        Some(limit) => D::timeout(limit, conn.execute(&message)).await,
-        None => Some(conn.execute(&message).await),
-    };
-    if let Some(Ok(())) = undone {
+    if let Some(Ok(())) = D::timeout(limit, conn.execute(&message)).await {
         call.phase = Phase::Idle;
         mark_transaction_closed(conn, outer);
     } else {

@@ -8,7 +8,7 @@ use super::body::Run;
 use super::call::{Call, Way};
 use super::lock_info::LockInfo;
 use crate::driver::Driver;
-use crate::error::LockName;
+use crate::error::lock_name;
 use crate::holding::{Handle, Proof};
 use crate::request::Request;
 use crate::{DeclaredLocks, Error, Mode};
@@ -306,7 +306,7 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
         locks.each_lock(&mut |lock| {
             let key = lock.key();
             if held.is_ok() && !(has_mode && self.call.request.keys.contains(&key)) {
-                let lock = LockName::new(lock.pattern(), &[key]).text();
+                let lock = lock_name(lock.pattern(), &[key]);
                 held = Err(Error::NotHeld { lock });
             }
         });

@@ -1,11 +1,12 @@
 //! The description of a held lock, for its body.
 
-use crate::error::{LockName, never};
+use crate::error::{lock_name, never};
 use crate::holding::OfDeclaredLock;
 use crate::key::Key;
-use crate::request::{DistributedRows, Keys, Mode};
+use crate::request::{Keys, Mode};
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub struct LockInfo<
     #[cfg(feature = "diesel-async")] D = AsyncPgConnection,
     #[cfg(not(feature = "diesel-async"))] D,
 > {
-    pub(crate) name: LockName,
+    pub(crate) pattern: &'static str,
     pub(crate) keys: Keys,
     /// The key of the permit that is held, for a lock with permits.
     pub(crate) permit: Option<Key>,
@@ -41,12 +42,16 @@ pub struct LockInfo<
     pub(crate) permits: Vec<Key>,
     pub(crate) mode: Mode,
     /// The rows that choose the node of a cluster, if it is held there.
-    pub(crate) at: Option<DistributedRows>,
+    pub(crate) at: Option<Box<str>>,
     pub(crate) waited: Duration,
     pub(crate) driver: PhantomData<fn() -> D>,
 }
 
 impl<D> LockInfo<D> {
+    pub(crate) fn name(&self) -> Cow<'static, str> {
+        lock_name(self.pattern, &self.keys)
+    }
+
     /// The keys that are locked at the server.
     pub(crate) fn held(&self) -> &[Key] {
         match &self.permit {
@@ -79,7 +84,7 @@ impl<D> LockInfo<D> {
 impl<D> Clone for LockInfo<D> {
     fn clone(&self) -> Self {
         Self {
-            name: self.name,
+            pattern: self.pattern,
             keys: self.keys.clone(),
             permit: self.permit,
             permits: self.permits.clone(),
@@ -94,7 +99,7 @@ impl<D> Clone for LockInfo<D> {
 impl<D> fmt::Debug for LockInfo<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockInfo")
-            .field("lock", &self.name.text())
+            .field("lock", &self.name())
             .field("keys", &self.keys)
             .field("permit", &self.permit)
             .field("mode", &self.mode)

@@ -1,8 +1,6 @@
 //! The guard of session-level locks that owns its connection, so that it can be stored, or moved to
 //! a task.
 
-mod error;
-
 use super::begin::take_recorded;
 use super::call::{Call, Way};
 use super::check::check;
@@ -17,7 +15,6 @@ use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
-pub use error::OwnedLockError;
 use std::fmt;
 
 /// The guard of one session-level lock or several, with the connection that holds them.
@@ -323,5 +320,65 @@ impl<C, D: Driver> fmt::Debug for OwnedLockGuard<C, D> {
         f.debug_struct("OwnedLockGuard")
             .field("lock", &self.call.lock())
             .finish_non_exhaustive()
+    }
+}
+
+/// The error of [`session::acquire_owned`](crate::session::acquire_owned), with the connection.
+///
+/// It converts into [`Error`] and into [`diesel::result::Error`], so that `?` works where the
+/// connection is not needed again.
+///
+/// The connection is usable unless the error says otherwise. After [`Error::NotAvailable`],
+/// [`Error::TimedOut`] and [`Error::PooledSession`] it is as it was before the call.
+///
+/// ```
+/// use advisory_runtime::{Error, OwnedLockError};
+///
+/// /// Another session is the leader: keep the connection, and ask again later.
+/// fn connection<C>(failed: OwnedLockError<C>) -> Result<C, Error> {
+///     match failed.error {
+///         Error::NotAvailable { .. } => Ok(*failed.connection),
+///         error => Err(error),
+///     }
+/// }
+/// ```
+#[non_exhaustive]
+pub struct OwnedLockError<C> {
+    /// The error.
+    pub error: Error,
+    /// The connection, without the lock. The box keeps a `Result` with this error small.
+    pub connection: Box<C>,
+}
+
+impl<C> From<OwnedLockError<C>> for Error {
+    fn from(failed: OwnedLockError<C>) -> Self {
+        failed.error
+    }
+}
+
+impl<C> From<OwnedLockError<C>> for DieselError {
+    fn from(failed: OwnedLockError<C>) -> Self {
+        failed.error.into()
+    }
+}
+
+/// The source of the [`Error`].
+impl<C> fmt::Display for OwnedLockError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<C> fmt::Debug for OwnedLockError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedLockError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> std::error::Error for OwnedLockError<C> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
     }
 }

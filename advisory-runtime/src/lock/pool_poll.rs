@@ -3,12 +3,13 @@
 use super::begin;
 use super::call::{Call, Way, answer_limit};
 use super::guard::{ConnAccessor, LockGuard};
-use super::pauses::Pauses;
+use super::poll::Pauses;
 use super::way;
 use crate::debug::Waiting;
 use crate::driver::Driver;
 use crate::observe::Telemetry;
 use crate::{Error, Request, debug};
+use std::pin::pin;
 use std::time::Duration;
 
 #[doc(hidden)]
@@ -78,13 +79,9 @@ impl PoolPoll {
         conn: &mut D,
         call: &mut Call,
     ) -> Result<bool, Error> {
-        let mut acquired = match answer_limit(self.request.budget()) {
-            None => self.attempt_inner(conn, call).await,
-            Some(limit) => {
-                let taken = Box::pin(D::timeout(limit, self.attempt_inner(conn, call))).await;
-                begin::close_unanswered(conn, call, taken).await
-            }
-        };
+        let limit = answer_limit(&self.request);
+        let taken = D::timeout(limit, pin!(self.attempt_inner(conn, call))).await;
+        let mut acquired = begin::close_unanswered(conn, call, taken).await;
         if let Err(error) = acquired {
             match self.pauses.after(error) {
                 Ok(pause) => {

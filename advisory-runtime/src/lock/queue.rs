@@ -4,9 +4,8 @@
 //! The database is not known without a connection, so equal keys of several databases share a
 //! queue.
 
-use crate::debug::self_deadlock::has_turn;
 use crate::debug::wait_graph;
-use crate::error::{BusyLock, LockName};
+use crate::error::BusyLock;
 use crate::{Error, Key, Request, Wait};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Line {
     turn: Arc<tokio::sync::Mutex<()>>,
     waiting: AtomicUsize,
@@ -37,15 +36,10 @@ struct One {
 }
 
 /// A place in the queue. The queue ends with its last place.
+#[derive(Debug)]
 struct QueueSlot {
     key: Key,
     line: Option<Arc<Line>>,
-}
-
-impl std::fmt::Debug for QueueSlot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line of {}", self.key)
-    }
 }
 
 impl QueueSlot {
@@ -91,10 +85,8 @@ impl Drop for InLine<'_> {
 #[doc(hidden)]
 pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
-    let turn = match budget(request) {
-        Some(budget) => crate::driver::timeout(budget, enter(request, limit)).await,
-        None => Some(enter(request, limit).await),
-    };
+    let budget = request.limit().unwrap_or(Duration::MAX);
+    let turn = crate::driver::timeout(budget, enter(request, limit)).await;
     record(request, started, turn)
 }
 
@@ -103,10 +95,8 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
 #[doc(hidden)]
 pub fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
-    let turn = match budget(request) {
-        Some(budget) => crate::driver::wait_at_most(budget, enter(request, limit)),
-        None => Some(crate::driver::wait(enter(request, limit))),
-    };
+    let budget = request.limit().unwrap_or(Duration::MAX);
+    let turn = crate::driver::wait_at_most(budget, enter(request, limit));
     record(request, started, turn)
 }
 
@@ -124,50 +114,30 @@ fn record(
     turn
 }
 
-/// The time that the request may wait in the queue; `None` is forever.
-fn budget(request: &Request) -> Option<Duration> {
-    match request.budget() {
-        Wait::Never => Some(Duration::ZERO),
-        Wait::For(wait) => Some(wait),
-        Wait::Session | Wait::Forever => None,
-    }
-}
-
 async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
-    let lock = || LockName::new(request.pattern, &request.keys).text();
-    let is_bounded = budget(request).is_some();
+    let is_bounded = request.limit().is_some();
     let mut turns: Vec<One> = Vec::with_capacity(request.keys.len());
     for key in &*request.keys {
         let (slot, line) = QueueSlot::new(*key);
-        let turn = match Arc::clone(&line.turn).try_lock_owned() {
-            Ok(turn) => turn,
+        let turn = if let Ok(turn) = Arc::clone(&line.turn).try_lock_owned() {
+            turn
+        } else {
             // A bounded wait ends as in a release build.
-            Err(_) if !is_bounded && has_turn(request) => {
-                return Err(Error::SelfDeadlock { lock: lock() });
+            let waiting = if is_bounded {
+                None
+            } else {
+                let before = turns.iter().map(|one| one.line.key);
+                wait_graph::wait_for_turn(request, before, *key)?
+            };
+            let before = line.waiting.fetch_add(1, Ordering::AcqRel);
+            let in_line = InLine(&line.waiting);
+            if before >= limit {
+                let lock = request.lock();
+                return Err(Error::QueueFull { lock, limit });
             }
-            Err(_) => {
-                let waiting = if is_bounded {
-                    None
-                } else {
-                    let before = turns.iter().map(|one| one.line.key);
-                    let waiting = wait_graph::wait_for_turn(request, before, *key);
-                    waiting.map_err(|cycle| Error::TaskDeadlock {
-                        lock: lock(),
-                        cycle,
-                    })?
-                };
-                let before = line.waiting.fetch_add(1, Ordering::AcqRel);
-                let in_line = InLine(&line.waiting);
-                if before >= limit {
-                    return Err(Error::QueueFull {
-                        lock: lock(),
-                        limit,
-                    });
-                }
-                let turn = Arc::clone(&line.turn).lock_owned().await;
-                drop((in_line, waiting));
-                turn
-            }
+            let turn = Arc::clone(&line.turn).lock_owned().await;
+            drop((in_line, waiting));
+            turn
         };
         turns.push(One {
             _turn: turn,
@@ -178,7 +148,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
 }
 
 fn given_up(request: &Request, started: Instant) -> Error {
-    let lock = LockName::new(request.pattern, &request.keys).text();
+    let lock = request.lock();
     let busy = BusyLock::new(&request.keys);
     match request.budget() {
         Wait::Never => Error::NotAvailable { lock, busy },

@@ -5,7 +5,6 @@
 //! builds the SQL, and `acquire_sql`, which sends it.
 
 mod acquire_sql;
-mod answer_tag;
 mod client_check;
 mod message;
 pub(super) mod refusal;
@@ -16,17 +15,23 @@ mod transaction;
 
 use super::call::{Call, Way};
 use crate::driver::{Driver, mark_transaction_closed};
-use crate::{Error, sql};
+use crate::{Error, pooler, sql};
 use std::num::NonZeroU32;
 
-/// Acquires the locks, and tries again if the server refuses a setting of `max_hold`.
+/// Acquires the locks, and tries again if the server refuses a setting of `max_hold`, or if a
+/// pooler turns out to be in session mode.
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    match acquire_once(conn, call).await {
-        Err(error) if client_check::is_refused(call, &error) => {
-            Box::pin(acquire_once(conn, call)).await
-        }
-        acquired => acquired,
+    if matches!(call.way, Way::Session | Way::Strict) {
+        call.process = pooler::own_process(conn);
     }
+    let acquired = acquire_once(conn, call).await;
+    if let Err(error) = &acquired
+        && (client_check::is_refused(call, error)
+            || Box::pin(session::may_repeat(conn, call, error)).await)
+    {
+        return Box::pin(acquire_once(conn, call)).await;
+    }
+    acquired
 }
 
 async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! A backend that holds a lock, waits for one or blocks one that does.
+//! A backend that holds a lock, waits for one or blocks one that does, and signals to it.
 
 use super::Comment;
 use super::row::{LockRow, duration};
@@ -184,6 +184,42 @@ impl Backend {
     }
 }
 
+/// The outcome of a request to cancel a backend's statement or to terminate its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Signal {
+    /// The signal to cancel its statement was sent; or its session was terminated, and its locks
+    /// are free.
+    Done,
+    /// The signal to terminate its session was sent. The session was still alive after five
+    /// seconds.
+    Sent,
+    /// The backend has ended, or its process id now belongs to another one. No signal was sent.
+    Gone,
+    /// This role may not signal the backend. No signal was sent.
+    #[non_exhaustive]
+    Refused {
+        /// The role that is needed: `pg_signal_backend`; `superuser` for a backend of a superuser;
+        /// or `pg_monitor` if this role cannot distinguish the backend from a later one with the
+        /// same process id.
+        needs: &'static str,
+    },
+}
+
+impl Signal {
+    pub(super) fn of(answer: Option<&str>) -> Self {
+        let refused = |needs| Self::Refused { needs };
+        match answer {
+            Some("done") => Self::Done,
+            Some("sent") => Self::Sent,
+            Some("superuser") => refused("superuser"),
+            Some("pg_signal_backend") => refused("pg_signal_backend"),
+            Some(PG_MONITOR) => refused(PG_MONITOR),
+            _ => Self::Gone,
+        }
+    }
+}
+
 /// Returns `true` if pgbouncer has added its client's address, as in `shop - 10.0.0.7:4711` and
 /// `shop - unix(@4711):6432`.
 fn has_client_address(application: &str) -> bool {
@@ -193,4 +229,4 @@ fn has_client_address(application: &str) -> bool {
     })
 }
 
-pub(super) const PG_MONITOR: &str = "pg_monitor";
+const PG_MONITOR: &str = "pg_monitor";

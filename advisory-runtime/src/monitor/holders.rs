@@ -1,6 +1,6 @@
 //! The holders of the lock or the lease that a call did not get.
 
-use super::{Activity, Backend, Holder, HolderId, Locks, Names, State, row, sql};
+use super::{Activity, Backend, Holder, HolderId, Lock, Locks, Names, State, row, sql};
 use crate::driver::{Driver, Queries, depth};
 use crate::error::is_connection_lost;
 #[cfg(feature = "diesel-async")]
@@ -190,73 +190,64 @@ impl Refused for lease::Error {}
 mod refused {
     #![allow(missing_docs, reason = "nobody else implements it")]
 
-    #[cfg(feature = "diesel-async")]
-    use crate::lease;
-    use crate::{BusyLock, Error};
-    use std::borrow::Cow;
+    use super::LockHolder;
+    use crate::driver::Queries;
 
     pub trait Refused: Sized {
-        /// Returns the lock or the lease that is held; `None` if the call failed for another reason.
-        fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)>;
-
-        fn of_failure(failure: Failure) -> Self;
-    }
-
-    pub enum Busy<'e> {
-        Lock(&'e BusyLock),
-        #[cfg(feature = "diesel-async")]
-        Lease(&'e lease::BusyKey),
-    }
-
-    pub enum Failure {
-        Lock(Error),
-        #[cfg(feature = "diesel-async")]
-        Lease(lease::Error),
+        /// Reads the holders of the lock or the lease that is held; none if the call failed for
+        /// another reason.
+        fn holders<D: Queries>(
+            &self,
+            conn: &mut D,
+        ) -> impl Future<Output = Result<Vec<LockHolder>, Self>> + Send;
     }
 }
 
-use refused::{Busy, Failure};
-
 impl refused::Refused for Error {
-    fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)> {
-        match self {
-            // Without keys it is not an error of a call.
-            Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. }
-                if !busy.keys().is_empty() =>
-            {
-                Some((lock.clone(), Busy::Lock(busy)))
-            }
-            _ => None,
+    async fn holders<D: Queries>(&self, conn: &mut D) -> Result<Vec<LockHolder>, Self> {
+        let (Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. }) = self else {
+            return Ok(Vec::new());
+        };
+        // Without keys it is not an error of a call.
+        if busy.keys().is_empty() {
+            return Ok(Vec::new());
         }
-    }
-
-    fn of_failure(failure: Failure) -> Self {
-        match failure {
-            Failure::Lock(error) => error,
-            #[cfg(feature = "diesel-async")]
-            Failure::Lease(error) => Self::Database(error.into()),
-        }
+        check_usable(conn, lock.clone()).await?;
+        let rows = row::read(conn).await.map_err(Error::Database)?;
+        let seen = Locks::of(rows, &Names::none());
+        let is_busy = |seen: &&Lock| busy.keys().contains(&seen.key);
+        let held = seen.locks.iter().filter(is_busy).flat_map(|busy| {
+            let holders = busy.holders.iter().cloned();
+            holders.filter_map(|holder| held_by(busy.key, holder, &seen))
+        });
+        let named = held.map(|held_by| LockHolder {
+            lock: lock.clone(),
+            held_by,
+        });
+        Ok(named.collect())
     }
 }
 
 #[cfg(feature = "diesel-async")]
 impl refused::Refused for lease::Error {
-    fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)> {
-        match self {
-            Self::Held { lock, busy, .. } => Some((lock.clone(), Busy::Lease(busy))),
-            _ => None,
-        }
-    }
-
-    fn of_failure(failure: Failure) -> Self {
-        match failure {
-            Failure::Lock(Error::BrokenConnection { lock }) => Self::BrokenConnection { lock },
-            Failure::Lock(Error::InFailedTransaction { source, .. } | Error::Database(source)) => {
+    async fn holders<D: Queries>(&self, conn: &mut D) -> Result<Vec<LockHolder>, Self> {
+        let Self::Held { lock, busy, .. } = self else {
+            return Ok(Vec::new());
+        };
+        let usable = check_usable(conn, lock.clone()).await;
+        usable.map_err(|error| match error {
+            Error::BrokenConnection { lock } => Self::BrokenConnection { lock },
+            Error::InFailedTransaction { source, .. } | Error::Database(source) => {
                 Self::Database(source)
             }
-            Failure::Lock(error) => Self::Database(error.into()),
-            Failure::Lease(error) => error,
-        }
+            error => Self::Database(error.into()),
+        })?;
+        let row = busy.table().find_hash(conn, busy.key_hash()).await?;
+        let holder = row.map(|row| LockHolder {
+            lock: lock.clone(),
+            held_by: HeldBy::Lease(row),
+        });
+        Ok(holder.into_iter().collect())
     }
 }
 
@@ -308,52 +299,7 @@ pub async fn holders<C: crate::Connection, E: Refused>(
     conn: &mut C,
     error: &E,
 ) -> Result<Vec<LockHolder>, E> {
-    holders_on(conn.pg(), error).await
-}
-
-pub(crate) async fn holders_on<D: Queries, E: Refused>(
-    conn: &mut D,
-    error: &E,
-) -> Result<Vec<LockHolder>, E> {
-    let Some((lock, busy)) = error.busy() else {
-        return Ok(Vec::new());
-    };
-    let read = read_holders(conn, lock, busy).await;
-    read.map_err(E::of_failure)
-}
-
-async fn read_holders<D: Queries>(
-    conn: &mut D,
-    lock: Cow<'static, str>,
-    busy: Busy<'_>,
-) -> Result<Vec<LockHolder>, Failure> {
-    check_usable(conn, lock.clone())
-        .await
-        .map_err(Failure::Lock)?;
-    let named = |held_by| LockHolder {
-        lock: lock.clone(),
-        held_by,
-    };
-    match busy {
-        Busy::Lock(busy) => {
-            let rows = row::read(conn).await;
-            let rows = rows.map_err(|error| Failure::Lock(Error::Database(error)))?;
-            let seen = Locks::of(rows, &Names::none());
-            let busy = seen
-                .locks
-                .iter()
-                .filter(|seen| busy.keys().contains(&seen.key));
-            let holders = busy.flat_map(|lock| lock.holders.iter().map(|it| (lock.key, it)));
-            let holders = holders.filter_map(|(key, it)| held_by(key, it.clone(), &seen));
-            Ok(holders.map(named).collect())
-        }
-        #[cfg(feature = "diesel-async")]
-        Busy::Lease(busy) => {
-            let row = busy.table().find_hash(conn, busy.key_hash()).await;
-            let row = row.map_err(Failure::Lease)?;
-            Ok(row.map(HeldBy::Lease).map(named).into_iter().collect())
-        }
-    }
+    error.holders(conn.pg()).await
 }
 
 /// Checks that the connection can be used, and lets an open transaction read the activity of

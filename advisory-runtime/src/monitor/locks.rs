@@ -350,15 +350,13 @@ fn mode(row: &LockRow) -> Mode {
 /// Returns the scope in which a query asks for a key, unless it does so in both.
 fn asked_scope(query: &str, key: Key) -> Option<Scope> {
     let calls = calls(query).filter(|(_, of)| *of == key);
-    let mut scopes = calls.map(|(name, _)| {
+    same(calls.map(|(name, _)| {
         if name.contains("_xact_") {
             Scope::Xact
         } else {
             Scope::Session
         }
-    });
-    let first = scopes.next()?;
-    scopes.all(|scope| scope == first).then_some(first)
+    }))
 }
 
 fn written_scope(names: &[Name]) -> Option<Scope> {
@@ -366,13 +364,18 @@ fn written_scope(names: &[Name]) -> Option<Scope> {
         .iter()
         .filter(|name| name.certainty != Certainty::Possible)
         .flat_map(|name| &name.sites);
-    let mut scopes = sites.map(|site| match site.scope.as_str() {
+    let scopes = sites.map(|site| match site.scope.as_str() {
         "xact" => Some(Scope::Xact),
         "session" => Some(Scope::Session),
         _ => None,
     });
-    let first = scopes.next()??;
-    scopes.all(|scope| scope == Some(first)).then_some(first)
+    same(scopes).flatten()
+}
+
+/// The one value that all items have.
+fn same<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.all(|item| item == first).then_some(first)
 }
 
 impl Activity {

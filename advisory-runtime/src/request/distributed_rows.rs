@@ -8,22 +8,17 @@ use std::fmt::{self, Write as _};
 
 /// The table, and a condition that sends a statement to the node of the rows but finds no row
 /// there, whatever the table's indexes are: no row has this `ctid`.
-#[derive(Clone, Debug)]
-pub(crate) struct DistributedRows(Box<str>);
-
-impl DistributedRows {
-    pub(super) fn new<C, V>(_: C, value: &V) -> Self
-    where
-        C: Column<Table: Default>,
-        <C::Table as QuerySource>::FromClause: QueryFragment<Pg>,
-        V: KeyPart,
-    {
-        let mut sql = PgQueryBuilder::default();
-        let pushed = push::<C>(&mut sql, &literal(&raw_text(value)));
-        // Does not fail: it binds no values.
-        let sql = pushed.map_or_else(|error| format!("-- {error}"), |()| sql.finish());
-        Self(sql.into())
-    }
+pub(super) fn distributed_rows<C, V>(_: C, value: &V) -> Box<str>
+where
+    C: Column<Table: Default>,
+    <C::Table as QuerySource>::FromClause: QueryFragment<Pg>,
+    V: KeyPart,
+{
+    let mut sql = PgQueryBuilder::default();
+    let pushed = push::<C>(&mut sql, &literal(&raw_text(value)));
+    // Does not fail: it binds no values.
+    let sql = pushed.map_or_else(|error| format!("-- {error}"), |()| sql.finish());
+    sql.into()
 }
 
 fn push<C>(sql: &mut PgQueryBuilder, value: &str) -> QueryResult<()>
@@ -55,15 +50,9 @@ fn literal(text: &str) -> String {
     literal
 }
 
-impl fmt::Display for DistributedRows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::DistributedRows;
+    use super::distributed_rows;
 
     diesel::table! {
         shop.tenant (id) {
@@ -75,7 +64,7 @@ mod tests {
 
     #[test]
     fn values_and_names_are_escaped() {
-        let rows = |value: &str| DistributedRows::new(tenant::id, &value).to_string();
+        let rows = |value: &str| distributed_rows(tenant::id, &value).to_string();
         for (value, wanted) in [
             ("nl-7", "E'nl-7'"),
             ("a'b", r"E'a\U00000027b'"),
@@ -87,7 +76,7 @@ mod tests {
             );
             assert_eq!(rows(value), wanted);
         }
-        let rows = DistributedRows::new(tenant::is_big, &true).to_string();
+        let rows = distributed_rows(tenant::is_big, &true);
         assert!(rows.contains(r#" WHERE "Is ""big""" OPERATOR"#), "{rows}");
     }
 }

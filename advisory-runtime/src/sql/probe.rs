@@ -1,9 +1,9 @@
 //! Queries about the session, and about locks that others hold.
 
-use super::own_locks::{push_count, push_is_key};
-use super::{Arguments, IsBackend, try_function};
+use super::own_locks::{is_key, own_count};
+use super::{Arguments, fail_unless, try_function};
 use crate::error::Marker;
-use crate::request::{DistributedRows, Scope};
+use crate::request::Scope;
 use crate::{Key, Mode, Request};
 use std::num::NonZeroU32;
 
@@ -25,10 +25,8 @@ pub(crate) const NO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT advisory_none";
 /// 57014 although the transaction is committed.
 pub(crate) fn is_rollback(is_interrupted: bool) -> String {
     let logs = if is_interrupted { LOGS_NO_COMMITS } else { "" };
-    format!(
-        "SELECT CAST(CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable) AND {IS_ALONE}{logs} \
-         THEN '1' ELSE 'unknown' END AS pg_catalog.int4)"
-    )
+    let has_deferrable = "EXISTS(SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable)";
+    fail_unless(&format!("{has_deferrable} AND {IS_ALONE}{logs}"), "unknown")
 }
 
 /// A condition: no other server commits parts of a transaction.
@@ -37,7 +35,7 @@ const IS_ALONE: &str = "NOT EXISTS(SELECT 1 FROM pg_catalog.pg_foreign_server) \
 
 /// Fails unless no other server commits parts of a transaction.
 pub(crate) fn commits_alone() -> String {
-    format!("SELECT CAST(CASE WHEN {IS_ALONE} THEN '1' ELSE 'unknown' END AS pg_catalog.int4)")
+    fail_unless(IS_ALONE, "unknown")
 }
 
 const LOGS_NO_COMMITS: &str = " AND pg_catalog.current_setting('log_duration') OPERATOR(pg_catalog.=) 'off' \
@@ -66,8 +64,7 @@ pub(crate) const PID_AND_CITUS: &str = "SELECT CAST(pg_catalog.pg_backend_pid() 
 pub(crate) const IS_CITUS_WORKER: &str =
     "EXISTS(SELECT 1 FROM pg_catalog.pg_dist_local_group WHERE groupid OPERATOR(pg_catalog.<>) 0)";
 
-/// Fails with the marker if the condition is true. This needs no prepared statement, which a pooler
-/// may not track. The expected answer is not an error, which the server would log.
+/// Like [`fail_unless`], if the condition is true.
 pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
     let marker = marker.text();
     format!("SELECT CAST(CASE WHEN {condition} THEN '{marker}' ELSE '1' END AS pg_catalog.int4)")
@@ -75,7 +72,7 @@ pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
 
 /// A condition: another backend serves the connection.
 pub(crate) fn is_not_backend(process: i32) -> String {
-    format!("NOT {}", IsBackend(process))
+    format!("NOT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}")
 }
 
 /// A condition: the server is a standby, whose locks sessions on the primary do not see.
@@ -119,41 +116,29 @@ pub(crate) fn set_mark(depth: NonZeroU32, mark: u64) -> String {
 pub(crate) fn check_mark(depth: NonZeroU32, mark: u64, request: &Request) -> String {
     let current =
         format!("pg_catalog.current_setting('advisory.mark_{depth}',true) OPERATOR(pg_catalog.=)");
-    let mut sql = format!(
-        "SELECT CAST(CASE WHEN {current} '{mark}' THEN '1' WHEN {current} '' THEN CASE WHEN "
-    );
-    push_is_held(&mut sql, request);
-    let ended = Marker::TransactionEnded.text();
-    put!(
-        sql,
-        " THEN '1' ELSE '{ended}' END ELSE '{ended}' END AS pg_catalog.int4)"
-    );
-    sql
-}
-
-/// A condition: this session holds every key of the request, or one of its permits.
-fn push_is_held(sql: &mut String, request: &Request) {
-    if request.at.is_some() {
+    let is_held = match &request.permits[..] {
         // Only the locks' node could tell.
-        sql.push_str("true");
-        return;
-    }
-    match &request.permits[..] {
-        [] => push_holds(sql, request.keys.len(), &request.keys, request.mode),
-        permits => push_holds(sql, 1, permits, request.mode),
-    }
+        _ if request.at.is_some() => "true".to_owned(),
+        [] => is_held(request.keys.len(), &request.keys, request.mode),
+        permits => is_held(1, permits, request.mode),
+    };
+    let ended = Marker::TransactionEnded.text();
+    format!(
+        "SELECT CAST(CASE WHEN {current} '{mark}' THEN '1' WHEN {current} '' THEN CASE WHEN {is_held} \
+         THEN '1' ELSE '{ended}' END ELSE '{ended}' END AS pg_catalog.int4)"
+    )
 }
 
 /// Selects a digit for each lock: `1` if the server process holds the key in this database.
 pub(crate) fn held_by(locks: &[(Key, u32)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (key, process) in locks {
+        let is_key = is_key(*key);
         put!(
             sql,
-            ",CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted AND pid OPERATOR(pg_catalog.=) {process} AND "
+            ",CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted AND pid OPERATOR(pg_catalog.=) {process} \
+             AND {is_key}) THEN '1' ELSE '0' END"
         );
-        push_is_key(&mut sql, *key);
-        sql.push_str(") THEN '1' ELSE '0' END");
     }
     sql.push(')');
     sql
@@ -163,20 +148,18 @@ pub(crate) fn held_by(locks: &[(Key, u32)]) -> String {
 #[cfg(feature = "testing")]
 pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
     let not = if is_granted { "" } else { "NOT " };
-    let mut sql = format!(
-        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE {not}granted AND "
-    );
-    push_is_key(&mut sql, key);
-    sql
+    let is_key = is_key(key);
+    format!(
+        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE {not}granted AND {is_key}"
+    )
 }
 
 /// Selects a digit for each lock: `1` if this session holds all its keys.
 pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (keys, mode) in locks {
-        sql.push_str(",CASE WHEN ");
-        push_holds(&mut sql, keys.len(), keys, *mode);
-        sql.push_str(" THEN '1' ELSE '0' END");
+        let is_held = is_held(keys.len(), keys, *mode);
+        put!(sql, ",CASE WHEN {is_held} THEN '1' ELSE '0' END");
     }
     sql.push(')');
     sql
@@ -189,30 +172,22 @@ pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
 
 /// Fails with [`Marker::LockLost`] unless the session holds at least this many of the keys.
 pub(crate) fn holds(least: usize, keys: &[Key], mode: Mode) -> String {
-    let mut sql = String::from("SELECT CAST(CASE WHEN ");
-    push_holds(&mut sql, least, keys, mode);
-    let lost = Marker::LockLost.text();
-    put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
-    sql
+    fail_unless(&is_held(least, keys, mode), Marker::LockLost.text())
 }
 
-fn push_holds(sql: &mut String, least: usize, keys: &[Key], mode: Mode) {
-    put!(*sql, "{least} OPERATOR(pg_catalog.<=) ");
-    push_count(sql, keys, mode);
+/// A condition: this session holds at least this many of the keys.
+fn is_held(least: usize, keys: &[Key], mode: Mode) -> String {
+    format!("{least} OPERATOR(pg_catalog.<=) {}", own_count(keys, mode))
 }
 
 /// Fails with [`Marker::LockLost`] unless the transaction holds every key at the node of these
 /// rows. It takes them again, because it cannot read another node's catalogs.
-pub(crate) fn takes_all(rows: &DistributedRows, keys: &[Key], mode: Mode) -> String {
-    let (function, lost) = (try_function(Scope::Xact, mode), Marker::LockLost.text());
-    let mut sql =
-        String::from("SELECT CAST(CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.>=) 0");
+pub(crate) fn takes_all(rows: &str, keys: &[Key], mode: Mode) -> String {
+    let function = try_function(Scope::Xact, mode);
+    let mut are_taken = String::from("pg_catalog.count(*) OPERATOR(pg_catalog.>=) 0");
     for key in keys {
-        put!(sql, " AND {function}({})", Arguments(*key));
+        put!(are_taken, " AND {function}({})", Arguments(*key));
     }
-    put!(
-        sql,
-        " THEN '1' ELSE '{lost}' END AS pg_catalog.int4) FROM {rows}"
-    );
-    sql
+    let take = fail_unless(&are_taken, Marker::LockLost.text());
+    format!("{take} FROM {rows}")
 }

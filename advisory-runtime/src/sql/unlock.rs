@@ -1,6 +1,6 @@
 //! The release of session-level locks: for one lock a prepared query, at half the cost of a text.
 
-use super::{Arguments, IsBackend, unlock_function};
+use super::{Arguments, fail_unless, unlock_function};
 use crate::error::Marker;
 use crate::{Key, Mode};
 use diesel::QueryResult;
@@ -61,27 +61,18 @@ impl QueryId for Unlock {
 /// another client's.
 pub(crate) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> String {
     let unlock = unlock_function(mode);
-    let mut sql = String::with_capacity(192);
-    sql.push_str("SELECT CAST(CASE WHEN ");
-    if let Some(process) = process {
-        put!(sql, "{} AND ", IsBackend(process));
-    }
-    if let [key] = *keys {
-        put!(sql, "{unlock}({})", Arguments(key));
-    } else {
+    let calls = keys
+        .iter()
+        .map(|key| format!("{unlock}({})", Arguments(*key)));
+    let mut released = calls.collect::<Vec<_>>().join(",");
+    if keys.len() != 1 {
         // A list and not a sum: a sum of many keys would be an expression too deep for the server's
         // stack.
-        sql.push_str("true OPERATOR(pg_catalog.=) ALL(ARRAY[");
-        for (index, key) in keys.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            put!(sql, "{comma}{unlock}({})", Arguments(*key));
-        }
-        sql.push_str("])");
+        released = format!("true OPERATOR(pg_catalog.=) ALL(ARRAY[{released}])");
     }
-    put!(
-        sql,
-        " THEN '1' ELSE '{}' END AS pg_catalog.int4)",
-        Marker::LockLost.text()
-    );
-    sql
+    if let Some(process) = process {
+        released =
+            format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process} AND {released}");
+    }
+    fail_unless(&released, Marker::LockLost.text())
 }

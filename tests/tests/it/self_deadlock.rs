@@ -123,6 +123,20 @@ async fn a_call_that_polls_for_its_own_tasks_lock_is_reported() {
     db.until_quiet().await;
 }
 
+/// A session gets its own lock again at once.
+#[tokio::test]
+async fn a_call_that_polls_on_the_connection_of_its_own_lock_gets_it() {
+    #[advisory_lock(key = "room:<room>", name = "room")]
+    async fn outer(conn: &mut AsyncPgConnection, room: i64) -> Result<bool, Error> {
+        execute(conn, "SELECT 1").await?;
+        book_patiently(conn, room).await
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    assert!(outer(&mut conn, 7).await.unwrap());
+    db.until_quiet().await;
+}
+
 #[tokio::test]
 async fn a_wait_for_the_tasks_own_other_connection_is_reported() {
     #[advisory_lock(key = "outer-of-mid:<id>")]

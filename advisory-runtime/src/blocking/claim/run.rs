@@ -4,7 +4,7 @@ use crate::blocking::Pool;
 use crate::blocking::reach::Threaded;
 use crate::claim::rows::{end_as_returned, keep};
 use crate::claim::{Claim, Claimed, Error};
-use crate::driver::wait;
+use crate::driver::block_on;
 use crate::rows::End;
 use std::fmt::Display;
 
@@ -43,7 +43,7 @@ where
     // It is renewed until the job has ended.
     let kept = keep(pool.identity(), || Threaded::new(pool.clone()), job).map_err(Error::Pool)?;
     let result = body();
-    wait(end_as_returned(kept, job, on_err, result))
+    block_on(end_as_returned(kept, job, on_err, result))
 }
 
 /// Runs a body under a claim, which the body or the caller has to finish; like

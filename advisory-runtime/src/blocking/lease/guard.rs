@@ -2,7 +2,7 @@
 
 use super::Error;
 use crate::blocking::Connection;
-use crate::driver::{block_on, wait, wait_at_most};
+use crate::driver::{block_on, wait_at_most};
 use crate::{DeclaredLock, Holding, lease};
 use std::ops::Deref;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl LeaseGuard {
     /// `max_hold`: then the lease is released. In both cases the body's result is dropped, and what
     /// it committed stays committed.
     pub fn run<T>(&mut self, body: impl FnOnce() -> T) -> Result<T, Error> {
-        wait(self.inner.run(async { body() }))
+        block_on(self.inner.run(async { body() }))
     }
 
     /// Runs a body under the lease, and gives it a [`Holding`]; as
@@ -107,7 +107,7 @@ impl LeaseGuard {
         key: &'h K,
         body: impl FnOnce(Holding<'h, K::Lock>) -> T,
     ) -> Result<T, Error> {
-        wait(
+        block_on(
             self.inner
                 .run_holding(key, |holding| async move { body(holding) }),
         )
@@ -116,7 +116,7 @@ impl LeaseGuard {
     /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as
     /// done for that time; as [`lease::LeaseGuard::finish`].
     pub fn finish<T, E: From<Error>>(mut self, result: Result<T, E>) -> Result<T, E> {
-        wait(self.inner.finish_recorded(result))?
+        block_on(self.inner.finish_recorded(result))?
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Error, Event, Lease, LeaseGuard, Request, Row};
 use crate::blocking::reach::{OnThread, Threaded};
 use crate::blocking::{Connection as _, Pool};
-use crate::driver::{block_on, wait};
+use crate::driver::block_on;
 use crate::lease;
 use crate::lease::rows::LeaseRows;
 use crate::lease::store::{Acquisition, Store, late};
@@ -87,19 +87,19 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn acquire(&self, request: impl Into<Request>) -> Result<LeaseGuard, Error> {
         let request = request.into().with_origin();
-        Ok(LeaseGuard::new(wait(
+        Ok(LeaseGuard::new(block_on(
             self.0.acquire_recorded(request, None),
         )?))
     }
 
     /// Asks the server whether the lease is held; as [`lease::Leases::holds`].
     pub fn holds(&self, lease: &Lease) -> Result<bool, Error> {
-        wait(self.0.holds(lease))
+        block_on(self.0.holds(lease))
     }
 
     /// Lists the leases of the table on a connection of the pool; as [`lease::Leases::list`].
     pub fn list(&self) -> Result<Vec<Row>, Error> {
-        wait(self.0.list())
+        block_on(self.0.list())
     }
 }
 

@@ -1,14 +1,16 @@
 //! The SQL that acquires locks: a message, and for a try a query after it.
 
-use super::answer_tag::AnswerTag;
 use super::message::Message;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
 use crate::lock::call::{Call, Phase};
+use crate::sql::fail_unless;
 use crate::sql::try_lock::{TryLock, other_statement};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Debug)]
 pub(super) struct AcquireSql {
@@ -28,8 +30,8 @@ pub(super) enum TryQuery {
         /// Undoes the message in front of it.
         undo: Cow<'static, str>,
     },
-    /// For the session. It compares the session's process with the backend.
-    Session { process: Option<i32> },
+    /// For the session. It compares the call's process with the backend.
+    Session,
 }
 
 /// The text of a try. It returns a row if it took the locks.
@@ -46,10 +48,8 @@ impl TryText {
     /// statements may have given its name to another client's.
     fn by_text(&self, message: &str) -> String {
         let (comment, select) = self.split();
-        let missed = Marker::NotAvailable.text();
-        format!(
-            "{comment}{message};SELECT CAST(CASE WHEN EXISTS({select}) THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
-        )
+        let take = fail_unless(&format!("EXISTS({select})"), Marker::NotAvailable.text());
+        format!("{comment}{message};{take}")
     }
 
     /// Undoes the message after a miss. Its comments repeat the lock's name and its first keys:
@@ -66,6 +66,14 @@ impl TryText {
 const KEYS_SHOWN: usize = 8;
 
 impl AcquireSql {
+    /// A try for the session, after a message that can be empty.
+    pub(super) fn try_session(message: &'static str) -> Self {
+        Self {
+            message: message.into(),
+            try_query: Some(TryQuery::Session),
+        }
+    }
+
     /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error
     /// is the message's, the inner one the query's.
     pub(super) async fn send<D: Driver>(
@@ -80,9 +88,7 @@ impl AcquireSql {
             Some(TryQuery::Xact { one_key, undo }) => {
                 Box::pin(try_xact(message, *one_key, undo, conn, call)).await
             }
-            Some(TryQuery::Session { process }) => {
-                Box::pin(try_session(message, *process, conn, call)).await
-            }
+            Some(TryQuery::Session) => Box::pin(try_session(message, conn, call)).await,
         };
         call.record_time();
         sent
@@ -139,7 +145,6 @@ async fn try_xact<D: Driver>(
 /// If another client's statement answers, that is an error: nothing can undo what it has done.
 async fn try_session<D: Driver>(
     message: &str,
-    process: Option<i32>,
     conn: &mut D,
     call: &mut Call,
 ) -> QueryResult<QueryResult<bool>> {
@@ -147,7 +152,7 @@ async fn try_session<D: Driver>(
         conn.execute(message).await?;
     }
     let tag = AnswerTag::new();
-    let query = Message::try_session(&call.request, process, &tag);
+    let query = Message::try_session(&call.request, call.process, &tag.0);
     let answer = conn.query_text(&query).await;
     let rows = answer.and_then(|answer| tag.read(answer)?.parse().map_err(|_| other_statement()));
     Ok(rows.map(|rows| took(call, rows)))
@@ -159,6 +164,29 @@ fn took(call: &mut Call, rows: usize) -> bool {
     let last = rows.checked_sub(1);
     call.permit = last.and_then(|last| call.request.permits.get(last).copied());
     last.is_some()
+}
+
+/// A text with which the answer begins, and that is in no other query.
+///
+/// Outside of a transaction, a pooler that does not track prepared statements can let one backend
+/// prepare a query and another one execute it. There another client's statement can have the
+/// query's name, and answers instead.
+pub(super) struct AnswerTag(pub(super) String);
+
+impl AnswerTag {
+    pub(super) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanoseconds = now.unwrap_or_default().as_nanos();
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        Self(format!("advisory:{process}:{nanoseconds}:{count}:"))
+    }
+
+    /// The value after the tag.
+    pub(super) fn read(&self, answer: Option<String>) -> QueryResult<String> {
+        let read = answer.and_then(|answer| Some(answer.strip_prefix(&self.0)?.to_owned()));
+        read.ok_or_else(other_statement)
+    }
 }
 
 impl From<String> for AcquireSql {

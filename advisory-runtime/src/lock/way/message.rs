@@ -1,6 +1,5 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use super::answer_tag::AnswerTag;
 use super::client_check::{self, CLIENT_CHECK};
 use crate::error::Marker;
 use crate::request::Scope;
@@ -17,36 +16,27 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 /// stopped needs it to roll back.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A condition: the session is not the client's own. A setting that does not exist is NULL, and so
-/// is its comparison.
-#[derive(Clone, Copy)]
-pub(super) enum IsPooled {
-    /// Another process than this one is the backend.
-    Backend(i32),
-    /// The setting `advisory.pooler` is `transaction`, or another process is the backend, if this
-    /// one is known.
-    Setting(Option<i32>),
-    /// Always false, but only the node with the rows of the statement can compute it. Other
-    /// arguments would let the server call the function at another node.
-    AtRows,
+/// A condition: another process than this one is the backend.
+pub(super) fn is_other_backend(process: i32) -> String {
+    format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}")
 }
 
-impl fmt::Display for IsPooled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Backend(process) => write!(
-                f,
-                "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}"
-            ),
-            Self::Setting(process) => {
-                f.write_str("pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'")?;
-                process.map_or(Ok(()), |process| {
-                    write!(f, " OR {}", Self::Backend(process))
-                })
-            }
-            Self::AtRows => f.write_str("pg_catalog.count(*) OPERATOR(pg_catalog.<) 0"),
-        }
-    }
+/// A condition: the session is not the client's own. The setting `advisory.pooler` is
+/// `transaction`, or another process is the backend, if this one is known. A setting that does not
+/// exist is NULL, and so is its comparison.
+pub(super) fn is_pooled(process: Option<i32>) -> String {
+    let is_other = process.map(|process| format!(" OR {}", is_other_backend(process)));
+    format!(
+        "pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'{}",
+        is_other.unwrap_or_default()
+    )
+}
+
+/// A condition that is always false, but that only the node with the rows of the statement can
+/// compute. Other arguments would let the server call the function at another node.
+fn at_rows(request: &Request) -> Option<&'static str> {
+    let count = "pg_catalog.count(*) OPERATOR(pg_catalog.<) 0";
+    request.at.as_ref().map(|_| count)
 }
 
 /// The arguments of a lock function. If the condition is true, the statement fails with
@@ -55,23 +45,17 @@ impl fmt::Display for IsPooled {
 /// The key is a text because only a text can be either a number or the marker. It is converted when
 /// the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted would
 /// fail in every plan.
-struct OwnArguments(Key, Option<IsPooled>);
-
-impl fmt::Display for OwnArguments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(key, Some(is_pooled)) = *self else {
-            return Arguments(self.0).fmt(f);
-        };
-        let (number, kind, second) = match key {
-            Key::BigInt(key) => (key, "bigint", None),
-            Key::IntInt(first, second) => (first.into(), "int", Some(second)),
-        };
-        let pooled = Marker::PooledSession.text();
-        write!(
-            f,
-            "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '{number}' END AS {kind})"
-        )?;
-        second.map_or(Ok(()), |second| write!(f, ",{second}"))
+fn own_arguments(key: Key, is_pooled: Option<&str>) -> String {
+    let Some(is_pooled) = is_pooled else {
+        return Arguments(key).to_string();
+    };
+    let pooled = Marker::PooledSession.text();
+    let own = |number, kind| {
+        format!("CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '{number}' END AS {kind})")
+    };
+    match key {
+        Key::BigInt(key) => own(key, "bigint"),
+        Key::IntInt(first, second) => format!("{},{second}", own(first.into(), "int")),
     }
 }
 
@@ -85,53 +69,35 @@ pub(super) enum LockTimeout {
 
 /// A boolean expression that takes the keys in order, and is true if it took all of them. It stops
 /// at the first key that is held.
-struct TryLocks<'r>(&'r Request, Scope, Option<i32>);
-
-impl fmt::Display for TryLocks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(request, scope, process) = self;
-        let lock = try_function(*scope, request.mode);
-        let at_rows = request.at.as_ref().map(|_| IsPooled::AtRows);
-        for (index, key) in request.keys.iter().enumerate() {
-            let process = process.filter(|_| index == 0).map(IsPooled::Backend);
-            let key = OwnArguments(*key, process.or(at_rows));
-            let and = if index == 0 { "" } else { " AND " };
-            write!(f, "{and}{lock}({key})")?;
-        }
-        Ok(())
+fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
+    let lock = try_function(scope, request.mode);
+    let (is_other, at_rows) = (process.map(is_other_backend), at_rows(request));
+    let mut sql = String::new();
+    for (index, key) in request.keys.iter().enumerate() {
+        let is_other = is_other.as_deref().filter(|_| index == 0);
+        let key = own_arguments(*key, is_other.or(at_rows));
+        let and = if index == 0 { "" } else { " AND " };
+        put!(sql, "{and}{lock}({key})");
     }
+    sql
 }
 
 /// An integer expression that takes the first free permit and returns its position, from 1; 0 if
 /// none is free.
-struct TryPermits<'r>(&'r Request, Scope, Option<i32>);
-
-impl fmt::Display for TryPermits<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(request, scope, process) = self;
-        let lock = try_function(*scope, request.mode);
-        f.write_str("CASE")?;
-        for (index, key) in request.permits.iter().enumerate() {
-            let process = process.filter(|_| index == 0);
-            let key = OwnArguments(*key, process.map(IsPooled::Backend));
-            write!(f, " WHEN {lock}({key}) THEN {}", index + 1)?;
-        }
-        f.write_str(" ELSE 0 END")
+fn try_permits(request: &Request, scope: Scope, process: Option<i32>) -> String {
+    let lock = try_function(scope, request.mode);
+    let is_other = process.map(is_other_backend);
+    let mut sql = String::from("CASE");
+    for (index, key) in request.permits.iter().enumerate() {
+        let key = own_arguments(*key, is_other.as_deref().filter(|_| index == 0));
+        put!(sql, " WHEN {lock}({key}) THEN {}", index + 1);
     }
+    sql + " ELSE 0 END"
 }
 
 /// The timeouts that bound the holder of a transaction-level lock after its client has stopped.
 pub(super) const XACT_TIMEOUTS: [&str; 2] =
     ["idle_in_transaction_session_timeout", "transaction_timeout"];
-
-/// The duration of a setting that `max_hold` changes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum SettingScope {
-    /// To the end of the transaction.
-    Transaction,
-    /// Until the release of a session-level lock restores it. An error of the message undoes it.
-    Session,
-}
 
 #[derive(Default)]
 pub(super) struct Message {
@@ -170,44 +136,41 @@ impl Message {
     /// each text is prepared.
     pub(super) fn try_query(request: &Request) -> String {
         let Self { mut text, .. } = Self::named(request);
-        let locks = TryLocks(request, Scope::Xact, None);
-        match &request.at {
-            _ if !request.permits.is_empty() => {
-                let position = TryPermits(request, Scope::Xact, None);
-                put!(
-                    text,
-                    "SELECT 1 FROM pg_catalog.generate_series(1,{position})"
-                );
-            }
-            Some(rows) => {
-                put!(text, "SELECT 1 FROM {rows} HAVING {locks}");
-            }
-            None => {
-                put!(text, "SELECT 1 WHERE {locks}");
-            }
+        if !request.permits.is_empty() {
+            let position = try_permits(request, Scope::Xact, None);
+            put!(
+                text,
+                "SELECT 1 FROM pg_catalog.generate_series(1,{position})"
+            );
+            return text;
         }
-        text
+        let locks = try_locks(request, Scope::Xact, None);
+        match &request.at {
+            Some(rows) => text + &format!("SELECT 1 FROM {rows} HAVING {locks}"),
+            None => text + "SELECT 1 WHERE " + &locks,
+        }
     }
 
     /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `tag`,
     /// then the number of rows. It fails if `process` is not the backend.
-    pub(super) fn try_session(request: &Request, process: Option<i32>, tag: &AnswerTag) -> String {
+    pub(super) fn try_session(request: &Request, process: Option<i32>, tag: &str) -> String {
         let Self { mut text, .. } = Self::named(request);
-        let session = |process| TryLocks(request, Scope::Session, process);
         if !request.permits.is_empty() {
-            let position = TryPermits(request, Scope::Session, process);
+            let position = try_permits(request, Scope::Session, process);
             put!(text, "SELECT pg_catalog.concat('{tag}',{position})");
             return text;
         }
-        put!(text, "SELECT CASE WHEN ");
-        if request.keys.len() > 1 {
+        let locks = if request.keys.len() > 1 {
             // For the transaction first: after a miss, the session holds none of several keys.
-            let xact = TryLocks(request, Scope::Xact, process);
-            put!(text, "{xact} AND {}", session(None));
+            let xact = try_locks(request, Scope::Xact, process);
+            xact + " AND " + &try_locks(request, Scope::Session, None)
         } else {
-            put!(text, "{}", session(process));
-        }
-        put!(text, " THEN '{tag}1' ELSE '{tag}0' END");
+            try_locks(request, Scope::Session, process)
+        };
+        put!(
+            text,
+            "SELECT CASE WHEN {locks} THEN '{tag}1' ELSE '{tag}0' END"
+        );
         text
     }
 
@@ -259,7 +222,7 @@ impl Message {
         request: &Request,
         scope: Scope,
         after: LockTimeout,
-        is_pooled: Option<IsPooled>,
+        is_pooled: Option<&str>,
     ) {
         let lock = lock_function(scope, request.mode);
         let restores = after == LockTimeout::Restore;
@@ -269,7 +232,7 @@ impl Message {
             Wait::Forever => Some(0),
             Wait::Session | Wait::Never => None,
         };
-        let at_rows = request.at.as_ref().map(|_| IsPooled::AtRows);
+        let at_rows = at_rows(request);
         self.select();
         if let Some(milliseconds) = lock_timeout {
             if restores {
@@ -293,7 +256,7 @@ impl Message {
                 }
             }
             let is_pooled = is_pooled.filter(|_| index == 0);
-            let key = OwnArguments(*key, is_pooled.or(at_rows));
+            let key = own_arguments(*key, is_pooled.or(at_rows));
             self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
@@ -315,14 +278,14 @@ impl Message {
     /// Calls a function that does not wait for each key. The columns are added to the open `SELECT`
     /// if all keys fit in. The message fails if `process` is not the backend.
     pub(super) fn call_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
+        let is_other = process.map(is_other_backend);
         for (index, key) in request.keys.iter().enumerate() {
             if request.keys.len() <= KEYS_PER_STATEMENT {
                 self.continue_select();
             } else if index % KEYS_PER_STATEMENT == 0 {
                 self.select();
             }
-            let process = process.filter(|_| index == 0);
-            let key = OwnArguments(*key, process.map(IsPooled::Backend));
+            let key = own_arguments(*key, is_other.as_deref().filter(|_| index == 0));
             self.column(format_args!("{function}({key})"));
         }
     }
@@ -339,10 +302,11 @@ impl Message {
     }
 
     /// Begins a `SELECT` with a column that makes the server notice the death of the client while a
-    /// later statement runs. It does nothing if the session has a value already, and on platforms
-    /// other than Linux, not all of which support it.
-    pub(super) fn select_client_check(&mut self, scope: SettingScope) {
-        let local = scope == SettingScope::Transaction;
+    /// later statement runs: to the end of the transaction or, for [`Scope::Session`], until the
+    /// release of the lock restores it. It does nothing if the session has a value already, and on
+    /// platforms other than Linux, not all of which support it.
+    pub(super) fn select_client_check(&mut self, scope: Scope) {
+        let local = scope == Scope::Xact;
         self.select();
         self.column(format_args!(
             "CASE WHEN pg_catalog.current_setting('{CLIENT_CHECK}',true) OPERATOR(pg_catalog.=) '0' \
@@ -354,8 +318,8 @@ impl Message {
     /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter
     /// one or the server does not know the setting. It sets it to zero first, since a
     /// `transaction_timeout` that is already running does not change otherwise.
-    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, scope: SettingScope) {
-        let local = scope == SettingScope::Transaction;
+    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, scope: Scope) {
+        let local = scope == Scope::Xact;
         let bound = milliseconds(max_hold.saturating_add(GRACE));
         self.column(format_args!(
             "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \

@@ -8,7 +8,6 @@ use crate::error::{
 };
 use crate::lock::call::{Call, Phase};
 use crate::{Error, Wait, sql};
-use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 
@@ -63,21 +62,9 @@ pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError
 const TRIES: usize = 16;
 
 /// The error of a try that found the lock held and was undone.
-pub(in crate::lock) fn missed<D: Driver>(
-    conn: &mut D,
-    call: &mut Call,
-    undone: QueryResult<()>,
-) -> Error {
-    match undone {
-        Ok(()) => {
-            call.phase = Phase::Idle;
-            call.not_available()
-        }
-        Err(error) => {
-            call.abandon(conn);
-            Error::Database(error)
-        }
-    }
+pub(super) fn missed(call: &mut Call) -> Error {
+    call.phase = Phase::Idle;
+    call.not_available()
 }
 
 /// The error of an acquisition that did not wait, or did not fail because of its wait.

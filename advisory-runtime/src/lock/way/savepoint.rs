@@ -5,16 +5,16 @@
 //! rollback to one of Diesel's names could silently undo the caller's work.
 
 use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{LockTimeout, Message, SettingScope, XACT_TIMEOUTS};
+use super::message::{LockTimeout, Message, XACT_TIMEOUTS};
 use super::refusal::{self, SessionState};
 use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
 use crate::error::{
     Marker, is_connection_lost, is_interrupted, is_of_savepoint, is_outside_transaction,
     may_be_outside_transaction,
 };
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, Phase, Way};
 use crate::request::Scope;
-use crate::sql::own_locks::push_count;
+use crate::sql::own_locks::own_count;
 use crate::sql::try_lock::TryLock;
 use crate::sql::{self, put};
 use crate::{Error, Request, Wait, debug};
@@ -34,8 +34,10 @@ enum Snapshot {
     HeldBefore,
 }
 
-/// Sets the savepoint and takes the keys, or asks for them.
-fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
+/// Sets the savepoint and takes the keys, or asks for them. For a lock without a body, a message
+/// that waits also releases the savepoint, so that the outer transaction holds the keys.
+fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql {
+    let request = &call.request;
     let mut message = open_message(outer, request, snapshot);
     let try_query = if request.budget() == Wait::Never {
         if request.max_hold.is_some() {
@@ -49,23 +51,17 @@ fn acquire_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acqu
         message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
         None
     };
-    push_idle_timeout(&mut message, request);
+    if let Some(max_hold) = request.max_hold {
+        message.continue_select();
+        message.push_timeout(XACT_TIMEOUTS[0], max_hold, Scope::Xact);
+    }
+    if matches!(call.way, Way::Within(_)) && try_query.is_none() {
+        message.statement(&release_message(outer, false));
+    }
     AcquireSql {
         message: message.into_text().into(),
         try_query,
     }
-}
-
-/// Like [`acquire_sql`], for a lock without a body. A message that waits also releases the
-/// savepoint, so that the outer transaction holds the keys.
-fn lock_sql(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> AcquireSql {
-    let mut acquisition = acquire_sql(outer, request, snapshot);
-    if acquisition.try_query.is_none() {
-        let message = acquisition.message.to_mut();
-        message.push(';');
-        message.push_str(&release_message(outer, false));
-    }
-    acquisition
 }
 
 fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
@@ -74,12 +70,11 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
     match snapshot {
         Snapshot::Fresh => message.statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
         Snapshot::HeldBefore => {
-            let mut held = format!("{} OPERATOR(pg_catalog.=) ", request.keys.len());
-            push_count(&mut held, &request.keys, request.mode);
+            let (keys, held) = (request.keys.len(), own_count(&request.keys, request.mode));
             message.select();
             message.column(format_args!(
                 "CAST(CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read uncommitted' \
-                 OR ({held}) THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+                 OR ({keys} OPERATOR(pg_catalog.=) {held}) THEN '1' ELSE '{}' END AS pg_catalog.int4)",
                 Marker::StaleSnapshot.text()
             ));
         }
@@ -92,20 +87,13 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
                 "pg_catalog.set_config('advisory.{setting}_{outer}',pg_catalog.current_setting('{setting}'),true)"
             ));
         }
-        message.select_client_check(SettingScope::Transaction);
+        message.select_client_check(Scope::Xact);
     }
     message
 }
 
 /// The settings that `max_hold` changes, and [`release_message`] restores.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
-
-fn push_idle_timeout(message: &mut Message, request: &Request) {
-    if let Some(max_hold) = request.max_hold {
-        message.continue_select();
-        message.push_timeout(XACT_TIMEOUTS[0], max_hold, SettingScope::Transaction);
-    }
-}
 
 /// Keeps what the body did; the keys stay locked until the end of the outer transaction. The
 /// savepoint is released last, so that it can still be rolled back if a setting cannot be restored.
@@ -130,7 +118,24 @@ pub(super) async fn begin<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    acquire(conn, call, outer, acquire_sql).await
+    match begin_under(conn, call, outer, Snapshot::Fresh).await {
+        Err(Error::StaleSnapshot { .. }) => {
+            Box::pin(begin_under(conn, call, outer, Snapshot::HeldBefore)).await
+        }
+        begun => begun,
+    }
+}
+
+async fn begin_under<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
+    outer: NonZeroU32,
+    snapshot: Snapshot,
+) -> Result<(), Error> {
+    match acquire_sql(outer, call, snapshot).send(conn, call).await {
+        Ok(Ok(true)) => Ok(()),
+        sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
+    }
 }
 
 pub(super) async fn lock<D: Driver>(
@@ -138,7 +143,7 @@ pub(super) async fn lock<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    acquire(conn, call, outer, lock_sql).await?;
+    begin(conn, call, outer).await?;
     if call.budget() == Wait::Never {
         let released = conn.execute(&release_message(outer, false)).await;
         released.map_err(Error::Database)?;
@@ -199,35 +204,6 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     refusal::database(call, source)
 }
 
-type Ask = fn(NonZeroU32, &Request, Snapshot) -> AcquireSql;
-
-async fn acquire<D: Driver>(
-    conn: &mut D,
-    call: &mut Call,
-    outer: NonZeroU32,
-    ask: Ask,
-) -> Result<(), Error> {
-    match acquire_under(conn, call, outer, ask, Snapshot::Fresh).await {
-        Err(Error::StaleSnapshot { .. }) => {
-            Box::pin(acquire_under(conn, call, outer, ask, Snapshot::HeldBefore)).await
-        }
-        acquired => acquired,
-    }
-}
-
-async fn acquire_under<D: Driver>(
-    conn: &mut D,
-    call: &mut Call,
-    outer: NonZeroU32,
-    ask: Ask,
-    snapshot: Snapshot,
-) -> Result<(), Error> {
-    match ask(outer, &call.request, snapshot).send(conn, call).await {
-        Ok(Ok(true)) => Ok(()),
-        sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
-    }
-}
-
 /// Undoes the savepoint, so that the outer transaction goes on.
 async fn refused<D: Driver>(
     conn: &mut D,
@@ -236,7 +212,7 @@ async fn refused<D: Driver>(
     sent: QueryResult<QueryResult<bool>>,
 ) -> Error {
     let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(conn, call, Ok(())),
+        Ok(Ok(_)) => return refusal::missed(call),
         Ok(Err(source)) | Err(source) => source,
     };
     // A drop in the middle closes the connection, so that nobody takes the open transaction for its

@@ -1,15 +1,15 @@
 //! Session-level locks: the SQL that takes and releases them, and what a refusal means.
 
-use super::acquire_sql::{AcquireSql, TryQuery};
-use super::answer_tag::AnswerTag;
+use super::acquire_sql::{AcquireSql, AnswerTag};
 use super::client_check::CLIENT_CHECK;
-use super::message::{IsPooled, KEYS_PER_STATEMENT, LockTimeout, Message, SettingScope};
+use super::message::{KEYS_PER_STATEMENT, LockTimeout, Message, is_other_backend, is_pooled};
 use super::refusal::{self, SessionState};
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
 use crate::lock::call::{Call, Phase};
 use crate::request::Scope;
-use crate::sql::own_locks::{push_count, push_is_held};
+use crate::sql::own_locks::{is_held, own_count};
+use crate::sql::probe::fail_if;
 use crate::sql::unlock::Unlock;
 use crate::sql::{self, Arguments, lock_function, put, unlock_function};
 use crate::{Error, Key, Mode, Wait, debug, pooler};
@@ -35,19 +35,17 @@ const fn is_in_test(call: &Call) -> bool {
 fn acquire_sql(call: &Call) -> AcquireSql {
     let (request, is_test, process) = (&call.request, is_in_test(call), call.process);
     if request.budget() == Wait::Never {
-        return AcquireSql {
-            message: if is_test { SAVEPOINT } else { "" }.into(),
-            try_query: Some(TryQuery::Session { process }),
-        };
+        return AcquireSql::try_session(if is_test { SAVEPOINT } else { "" });
     }
     let mut message = Message::new(request);
     if is_test {
         message.statement(SAVEPOINT);
     }
     if request.max_hold.is_some() {
-        message.select_client_check(SettingScope::Session);
+        message.select_client_check(Scope::Session);
     }
-    let is_pooled = process.map(IsPooled::Backend);
+    let is_pooled = process.map(is_other_backend);
+    let is_pooled = is_pooled.as_deref();
     if let [_] = *request.keys {
         message.select_locks(request, Scope::Session, LockTimeout::Leave, is_pooled);
     } else {
@@ -92,7 +90,7 @@ const TIMEOUTS: [&str; 3] = [
 
 fn push_timeouts(message: &mut Message, max_hold: Duration) {
     for setting in TIMEOUTS {
-        message.push_timeout(setting, max_hold, SettingScope::Session);
+        message.push_timeout(setting, max_hold, Scope::Session);
     }
 }
 
@@ -100,26 +98,14 @@ fn push_timeouts(message: &mut Message, max_hold: Duration) {
 /// Without the tag the SQL could be another client's answer, and must not be executed.
 fn saved_timeouts(tag: &AnswerTag) -> String {
     let mut sql = format!(
-        "SELECT pg_catalog.concat('{tag}',pg_catalog.string_agg(\
+        "SELECT pg_catalog.concat('{}',pg_catalog.string_agg(\
          pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';')) \
          FROM pg_catalog.pg_settings WHERE false",
+        tag.0
     );
     for setting in TIMEOUTS.into_iter().chain([CLIENT_CHECK]) {
         put!(sql, " OR name OPERATOR(pg_catalog.=) '{setting}'");
     }
-    sql
-}
-
-/// Releases a key if the session holds it.
-fn release_if_held(key: Key, mode: Mode) -> String {
-    let mut sql = String::from("SELECT CASE WHEN ");
-    push_is_held(&mut sql, key, mode);
-    put!(
-        sql,
-        " THEN {}({}) END",
-        unlock_function(mode),
-        Arguments(key)
-    );
     sql
 }
 
@@ -131,8 +117,8 @@ fn release_if_held(key: Key, mode: Mode) -> String {
 pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
     let mut sql = String::from("SELECT CAST(CASE WHEN false");
     for keys in keys.chunks(KEYS_PER_STATEMENT) {
-        put!(sql, " OR {} OPERATOR(pg_catalog.=) ", keys.len());
-        push_count(&mut sql, keys, mode);
+        let held = own_count(keys, mode);
+        put!(sql, " OR {} OPERATOR(pg_catalog.=) {held}", keys.len());
     }
     sql.push_str(" THEN 'held' ELSE '1' END AS pg_catalog.int4)");
     sql
@@ -140,30 +126,8 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
 
 /// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if
 /// `process` is not the backend.
-fn check_pooler(process: Option<i32>) -> String {
-    let mut message = Message::default();
-    select_pooler_check(&mut message, process);
-    message.into_text()
-}
-
-pub(super) fn select_pooler_check(message: &mut Message, process: Option<i32>) {
-    let pooled = Marker::PooledSession.text();
-    let is_pooled = IsPooled::Setting(process);
-    message.select();
-    message.column(format_args!(
-        "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '1' END AS pg_catalog.int4)",
-    ));
-}
-
-pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.process = pooler::own_process(conn);
-    let mut acquired = acquire_once(conn, call).await;
-    if let Err(error) = &acquired
-        && may_repeat(conn, call, error).await
-    {
-        acquired = Box::pin(acquire_once(conn, call)).await;
-    }
-    acquired
+pub(super) fn check_pooler(process: Option<i32>) -> String {
+    fail_if(&is_pooled(process), Marker::PooledSession)
 }
 
 /// Returns whether a call that was refused because of a pooler can be repeated: if the setting
@@ -189,7 +153,7 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
     is_declared
 }
 
-async fn acquire_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.phase = Phase::Open;
     prepare(conn, call).await?;
     match acquire_sql(call).send(conn, call).await {
@@ -266,9 +230,12 @@ async fn undo_savepoint<D: Driver>(conn: &mut D, call: &Call) -> QueryResult<()>
 }
 
 async fn after_try<D: Driver>(conn: &mut D, call: &mut Call, is_taken: bool) -> Result<(), Error> {
-    let undone = undo_savepoint(conn, call).await;
-    if !is_taken || undone.is_err() {
-        return Err(refusal::missed(conn, call, undone));
+    if let Err(error) = undo_savepoint(conn, call).await {
+        call.abandon(conn);
+        return Err(Error::Database(error));
+    }
+    if !is_taken {
+        return Err(refusal::missed(call));
     }
     bound(conn, call).await
 }
@@ -279,7 +246,7 @@ async fn bound<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
         return Ok(());
     };
     let mut message = Message::default();
-    message.select_client_check(SettingScope::Session);
+    message.select_client_check(Scope::Session);
     push_timeouts(&mut message, max_hold);
     if let Err(source) = conn.execute(&message.into_text()).await {
         call.close(conn).await;
@@ -333,9 +300,14 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
 /// Returns whether this acquisition is known to have left no lock. A single key is released, since
 /// the server can grant it and still refuse the statement.
 async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
+    let mode = call.request.mode;
     let message = match *call.request.keys {
-        [key] => release_if_held(key, call.request.mode),
-        ref keys => check_none(keys, call.request.mode),
+        [key] => {
+            let (is_held, unlock) = (is_held(key, mode), unlock_function(mode));
+            let key = Arguments(key);
+            format!("SELECT CASE WHEN {is_held} THEN {unlock}({key}) END")
+        }
+        ref keys => check_none(keys, mode),
     };
     conn.execute(&message).await.is_ok()
 }
@@ -373,25 +345,15 @@ fn unlock_query(call: &Call) -> Option<Unlock> {
 /// Releases one key by the query. If the query does not release it, as after a `DISCARD ALL` that
 /// removed the prepared statement, the message does, or its error says why it cannot.
 async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -> QueryResult<()> {
-    match conn.unlock(query).await {
-        Ok(1) => Ok(()),
-        unlocked => Box::pin(release_again(conn, call, unlocked.err())).await,
-    }
-}
-
-async fn release_again<D: Driver>(
-    conn: &mut D,
-    call: &Call,
-    source: Option<DieselError>,
-) -> QueryResult<()> {
-    match source {
-        Some(source) if !has_only_message(&source) => Err(source),
-        source => match (conn.execute(&call.release_message()).await, source) {
-            (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => {
-                Err(source)
-            }
-            (released, _) => released,
-        },
+    let source = match conn.unlock(query).await {
+        Ok(1) => return Ok(()),
+        Ok(_) => None,
+        Err(source) if has_only_message(&source) => Some(source),
+        Err(source) => return Err(source),
+    };
+    match (conn.execute(&call.release_message()).await, source) {
+        (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => Err(source),
+        (released, _) => released,
     }
 }
 

@@ -4,15 +4,14 @@
 //! before the transaction: the session takes the keys, and hands them over to the transaction that
 //! follows, which ends like any other.
 
-use super::acquire_sql::{AcquireSql, TryQuery};
-use super::message::{IsPooled, LockTimeout, Message};
+use super::acquire_sql::AcquireSql;
+use super::message::{LockTimeout, Message, is_pooled};
 use super::refusal::{self, SessionState};
-use super::session::{check_none, may_repeat, select_pooler_check};
+use super::session::{check_none, check_pooler};
 use super::transaction::BEGIN;
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
 use crate::lock::call::{Call, Phase};
-use crate::pooler;
 use crate::request::Scope;
 use crate::sql::{self, lock_function, unlock_function};
 use crate::{Error, Isolation, Request, Wait};
@@ -24,31 +23,16 @@ use diesel::result::Error as DieselError;
 /// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
 /// backend.
 fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
-    if request.budget() == Wait::Never {
-        return AcquireSql {
-            message: "".into(),
-            try_query: Some(TryQuery::Session { process }),
-        };
-    }
     let mut message = Message::new(request);
     message.statement(BEGIN);
     message.select_own_client_check(request);
-    let is_pooled = Some(IsPooled::Setting(process));
-    message.select_locks(request, Scope::Xact, LockTimeout::Leave, is_pooled);
+    let is_pooled = is_pooled(process);
+    message.select_locks(request, Scope::Xact, LockTimeout::Leave, Some(&is_pooled));
     let lock = lock_function(Scope::Session, request.mode);
     message.call_each(request, lock, None);
     message.statement("COMMIT");
     push_transaction(&mut message, request, None);
     message.into_text().into()
-}
-
-/// Precedes a try. Fails if the setting `advisory.pooler` is `transaction`, if `process` is not the
-/// backend, and inside a transaction that Diesel does not know of and that has run a query.
-fn try_check(process: Option<i32>) -> String {
-    let mut message = Message::default();
-    message.statement("SET TRANSACTION NOT DEFERRABLE");
-    select_pooler_check(&mut message, process);
-    message.into_text()
 }
 
 /// Opens the transaction after a try that took the keys for the session. It fails if `process` is
@@ -80,25 +64,12 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
 }
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.process = pooler::own_process(conn);
-    let mut begun = begin_once(conn, call).await;
-    if let Err(error) = &begun
-        && may_repeat(conn, call, error).await
-    {
-        begun = Box::pin(begin_once(conn, call)).await;
-    }
-    begun
-}
-
-async fn begin_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.phase = Phase::Open;
     if call.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
-    match acquire_sql(&call.request, call.process)
-        .send(conn, call)
-        .await
-    {
+    let acquire = acquire_sql(&call.request, call.process);
+    match acquire.send(conn, call).await {
         Ok(_) => Ok(()),
         Err(source) => Err(refused(conn, call, source).await),
     }
@@ -107,15 +78,15 @@ async fn begin_once<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Erro
 /// The try is a message of its own, so that a miss is not an error. Its session-level lock must be
 /// on the session that then opens the transaction.
 async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    let check = try_check(call.process);
+    // Fails if the setting `advisory.pooler` is `transaction`, if the call's process is not the
+    // backend, and inside a transaction that Diesel does not know of and that has run a query.
+    let check = check_pooler(call.process);
+    let check = format!("SET TRANSACTION NOT DEFERRABLE;{check}");
     if let Err(source) = conn.execute(&check).await {
         return Err(refused(conn, call, source).await);
     }
-    let source = match acquire_sql(&call.request, call.process)
-        .send(conn, call)
-        .await
-    {
-        Ok(Ok(false)) => return Err(refusal::missed(conn, call, Ok(()))),
+    let source = match AcquireSql::try_session("").send(conn, call).await {
+        Ok(Ok(false)) => return Err(refusal::missed(call)),
         Ok(Ok(true)) => match conn.execute(&open_message(call)).await {
             Ok(()) => return Ok(()),
             Err(source) => source,

@@ -73,7 +73,7 @@ async fn refused<D: Driver>(
     sent: QueryResult<QueryResult<bool>>,
 ) -> Error {
     let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(conn, call, Ok(())),
+        Ok(Ok(_)) => return refusal::missed(call),
         Ok(Err(source)) => {
             drop(conn.execute(ROLLBACK).await);
             source
