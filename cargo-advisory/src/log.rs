@@ -66,8 +66,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let (names, _) = self.names.read()?;
-        let mut waits = Waits::new(names);
+        let mut waits = Waits::new(self.names.names()?);
         if self.database_url.is_some() {
             waits.databases = databases(&database::find(self.database_url.as_ref())?)?;
         }

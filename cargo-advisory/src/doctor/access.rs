@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use advisory_runtime::lease::Table;
-use tokio_postgres::Client;
-
 use super::facts::Facts;
-use super::{Diagnosis, Level, RELOAD, alter_system, citus, grant_monitor};
+use super::{Diagnosis, Level, RELOAD, Server, alter_system, citus, grant_monitor};
 use crate::database::{cell, identifier, rows};
 use crate::duration::short;
 use crate::failure::Result;
@@ -18,66 +15,160 @@ use crate::text::{joined, one_line, plural};
 const COLUMNS: &str =
     "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
-/// Checks that the table has what the migration creates, and that this role has the rights that the
-/// migration names.
-pub(super) async fn lease_table(
-    client: &Client,
-    facts: &Facts,
-    table: &Table,
-    is_named: bool,
-) -> Result<Diagnosis> {
-    let title = "lease_table";
-    // Lower-case letters, digits and `_`, and a full stop.
-    let name = table.name();
-    let problem = |message: String| Diagnosis::new(title, Level::Problem, message);
-    let found = match rows(client, &question(&name)).await {
-        Ok(found) => found,
-        // For example, this role may not use the schema.
-        Err(failure) => return Ok(problem(format!("`{name}`: {failure}"))),
-    };
-    let text = |at: usize| cell(&found, at);
-    let Some(columns) = text(0) else {
-        let message = format!("`{name}` does not exist, so no program can lease");
-        if !is_named {
+impl Server<'_> {
+    /// Checks that the table has what the migration creates, and that this role has the rights that
+    /// the migration names.
+    pub(super) async fn lease_table(&self, is_named: bool) -> Result<Diagnosis> {
+        let (title, name) = ("lease_table", &self.lease_table);
+        let problem = |message: String| Diagnosis::new(title, Level::Problem, message);
+        let found = match rows(self.client, &question(name)).await {
+            Ok(found) => found,
+            // For example, this role may not use the schema.
+            Err(failure) => return Ok(problem(format!("`{name}`: {failure}"))),
+        };
+        let text = |at: usize| cell(&found, at);
+        let Some(columns) = text(0) else {
+            let message = format!("`{name}` does not exist, so no program can lease");
+            if !is_named {
+                return Ok(Diagnosis::fine(title, message));
+            }
+            return Ok(problem(message).fix(format!(
+                "Run the migration that `cargo advisory migration lease --table {name}` prints."
+            )));
+        };
+        let has = |wanted: &str| columns.split(',').any(|column| column == wanted);
+        if !COLUMNS.split(',').all(has) || text(5) != Some("1") {
+            let message = format!(
+                "`{name}` differs from what the migration creates: it has the columns {}, and a sequence with CACHE {}",
+                one_line(columns),
+                text(5).unwrap_or("missing")
+            );
+            return Ok(problem(message).fix(format!(
+                "Compare it with what `cargo advisory migration lease --table {name}` prints."
+            )));
+        }
+        if self.facts.citus.is_some()
+            && let Some((kind, fix)) = citus::managed(self.client, name).await?
+        {
+            let message = format!("`{name}` is {kind}, which refuses every grant");
+            return Ok(problem(message).fixes(fix));
+        }
+        let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
+        let (role, in_sql) = (&self.facts.role, identifier(&self.facts.role));
+        if has.iter().all(|has| *has) {
+            let message = format!("`{name}` exists, and role `{role}` may use it");
             return Ok(Diagnosis::fine(title, message));
         }
-        return Ok(problem(message).fix(format!(
-            "Run the migration that `cargo advisory migration lease --table {name}` prints."
-        )));
-    };
-    let has = |wanted: &str| columns.split(',').any(|column| column == wanted);
-    if !COLUMNS.split(',').all(has) || text(5) != Some("1") {
+        let (level, some) = if has[..4].contains(&true) {
+            (Level::Problem, "some")
+        } else {
+            (Level::Advice, "none")
+        };
+        let message =
+            format!("role `{role}` has {some} of the rights on `{name}` that leases need");
+        Ok(Diagnosis::new(title, level, message).fixes([
+            format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"),
+            format!("GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"),
+        ]))
+    }
+
+    /// The answer if it is not known which sessions are idle, because some do not record it or
+    /// because this role does not see it.
+    async fn untracked(&self, name: &'static str, what: &str) -> Result<Option<Diagnosis>> {
+        let unknown = |message: String| Diagnosis::new(name, Level::Unknown, message);
+        let found = rows(self.client, UNTRACKED).await?;
+        let count = cell(&found, 0).and_then(|count| count.parse().ok());
+        let count: usize = count.unwrap_or_default();
+        if count > 0 {
+            let sessions = plural(count, "session");
+            let message =
+                format!("{sessions} with advisory locks may be {what}: `track_activities` is off");
+            let fix = alter_system("track_activities", "on");
+            return Ok(Some(unknown(message).fix(fix).fix(RELOAD)));
+        }
+        let message = format!("this role does not see which sessions of other roles are {what}");
+        let sees_all = self.facts.sees_all;
+        Ok((!sees_all).then(|| unknown(message).fix(grant_monitor(&self.facts))))
+    }
+
+    pub(super) async fn idle_sessions(&self, bound: Duration) -> Result<Diagnosis> {
+        let name = "idle_sessions";
+        let (mut said, mut fix) = (Vec::new(), Vec::new());
+        for row in rows(self.client, IDLE).await? {
+            let age = row.get(2).and_then(|age| age.parse().ok());
+            let age = Duration::from_secs(age.unwrap_or_default());
+            if age < bound {
+                continue;
+            }
+            let (who, age) = (one_line(row.get(1).unwrap_or_default()), short(age));
+            if let Some(pid) = row.get(0) {
+                said.push(format!(
+                    "{pid} ({who}) has been idle in transaction for {age}"
+                ));
+                fix.push(format!("cargo advisory locks terminate {pid}"));
+            } else {
+                said.push(format!("'{who}' was prepared {age} ago"));
+                fix.push(format!("ROLLBACK PREPARED {};", literal(&who)));
+            }
+        }
+        if !said.is_empty() {
+            let message = format!("{}, and holds advisory locks", said.join("; "));
+            return Ok(Diagnosis::new(name, Level::Problem, message).fixes(fix));
+        }
+        if let Some(unknown) = self.untracked(name, "idle in a transaction").await? {
+            return Ok(unknown);
+        }
+        let bound = short(bound);
         let message = format!(
-            "`{name}` differs from what the migration creates: it has the columns {}, and a sequence with CACHE {}",
-            one_line(columns),
-            text(5).unwrap_or("missing")
+            "no session that holds an advisory lock has been idle in a transaction for {bound}"
         );
-        return Ok(problem(message).fix(format!(
-            "Compare it with what `cargo advisory migration lease --table {name}` prints."
-        )));
+        Ok(Diagnosis::fine(name, message))
     }
-    if facts.citus.is_some()
-        && let Some(managed) = citus::managed(client, &name).await?
-    {
-        let message = format!("`{name}` is {}, which refuses every grant", managed.kind);
-        return Ok(problem(message).fixes(managed.fix));
+
+    /// Finds session-level locks that programs have left on sessions of a pooler. `seen` has the
+    /// sessions that this command has used; it is `None` without a pooler that shares sessions.
+    pub(super) async fn stranded_locks(&self, seen: Option<&BTreeSet<i32>>) -> Result<Diagnosis> {
+        let name = "stranded_locks";
+        let question = STRANDED
+            .replace("{seen}", &joined(seen.into_iter().flatten(), ","))
+            .replace("{pooled}", &seen.is_some().to_string());
+        let (mut left, mut possible, mut fix) = (Vec::new(), Vec::new(), Vec::new());
+        for row in rows(self.client, &question).await? {
+            let (pid, count) = (row.get(0).unwrap_or_default(), row.get(1));
+            let count = count.and_then(|count| count.parse().ok()).unwrap_or(1);
+            let session = format!("{pid} ({})", plural(count, "lock"));
+            if row.get(2) == Some("t") {
+                left.push(session);
+                fix.push(format!("cargo advisory locks terminate {pid}"));
+            } else {
+                possible.push(session);
+                fix.push(format!("cargo advisory locks --filter {pid}"));
+            }
+        }
+        let mut said = Vec::new();
+        if !left.is_empty() {
+            said.push(format!(
+                "programs have left session-level locks on sessions of a pooler, where nobody releases them: {}",
+                left.join(", ")
+            ));
+        }
+        if !possible.is_empty() {
+            said.push(format!(
+                "idle sessions with session-level locks are the pooler's, or those of a program that connects directly from its address: {}",
+                possible.join(", ")
+            ));
+        }
+        if said.is_empty() {
+            let message = "no idle session that is known to be of a pooler in transaction mode holds an advisory lock";
+            let unknown = self.untracked(name, "idle").await?;
+            return Ok(unknown.unwrap_or_else(|| Diagnosis::fine(name, message)));
+        }
+        let level = match left[..] {
+            [] => Level::Advice,
+            _ => Level::Problem,
+        };
+        Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix))
     }
-    let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
-    let (role, in_sql) = (&facts.role, identifier(&facts.role));
-    if has.iter().all(|has| *has) {
-        let message = format!("`{name}` exists, and role `{role}` may use it");
-        return Ok(Diagnosis::fine(title, message));
-    }
-    let (level, some) = if has[..4].contains(&true) {
-        (Level::Problem, "some")
-    } else {
-        (Level::Advice, "none")
-    };
-    let message = format!("role `{role}` has {some} of the rights on `{name}` that leases need");
-    Ok(Diagnosis::new(title, level, message).fixes([
-        format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"),
-        format!("GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"),
-    ]))
 }
 
 /// A query for the columns of the table, four rights on it, the cache of the sequence, and a right
@@ -137,68 +228,6 @@ const UNTRACKED: &str = "SELECT count(DISTINCT a.pid) FROM pg_catalog.pg_locks A
      (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()) \
      AND a.state = 'disabled'";
 
-/// The answer if it is not known which sessions are idle, because some do not record it or because
-/// this role does not see it.
-async fn unseen(
-    client: &Client,
-    facts: &Facts,
-    name: &'static str,
-    what: &str,
-) -> Result<Option<Diagnosis>> {
-    let unknown = |message: String| Diagnosis::new(name, Level::Unknown, message);
-    let found = rows(client, UNTRACKED).await?;
-    let count = cell(&found, 0).and_then(|count| count.parse().ok());
-    let count: usize = count.unwrap_or_default();
-    if count > 0 {
-        let sessions = plural(count, "session");
-        let message =
-            format!("{sessions} with advisory locks may be {what}: `track_activities` is off");
-        let fix = alter_system("track_activities", "on");
-        return Ok(Some(unknown(message).fix(fix).fix(RELOAD)));
-    }
-    let message = format!("this role does not see which sessions of other roles are {what}");
-    Ok((!facts.sees_all).then(|| unknown(message).fix(grant_monitor(facts))))
-}
-
-pub(super) async fn idle_sessions(
-    client: &Client,
-    facts: &Facts,
-    bound: Duration,
-) -> Result<Diagnosis> {
-    let name = "idle_sessions";
-    let mut said = Vec::new();
-    let mut fix = Vec::new();
-    for row in rows(client, IDLE).await? {
-        let age = row.get(2).and_then(|age| age.parse().ok());
-        let age = Duration::from_secs(age.unwrap_or_default());
-        if age < bound {
-            continue;
-        }
-        let (who, age) = (one_line(row.get(1).unwrap_or_default()), short(age));
-        if let Some(pid) = row.get(0) {
-            said.push(format!(
-                "{pid} ({who}) has been idle in transaction for {age}"
-            ));
-            fix.push(format!("cargo advisory locks terminate {pid}"));
-        } else {
-            said.push(format!("'{who}' was prepared {age} ago"));
-            fix.push(format!("ROLLBACK PREPARED {};", literal(&who)));
-        }
-    }
-    if !said.is_empty() {
-        let message = format!("{}, and holds advisory locks", said.join("; "));
-        return Ok(Diagnosis::new(name, Level::Problem, message).fixes(fix));
-    }
-    if let Some(unseen) = unseen(client, facts, name, "idle in a transaction").await? {
-        return Ok(unseen);
-    }
-    let bound = short(bound);
-    let message = format!(
-        "no session that holds an advisory lock has been idle in a transaction for {bound}"
-    );
-    Ok(Diagnosis::fine(name, message))
-}
-
 /// Idle sessions that hold advisory locks and belong to a pooler in transaction mode. They are
 /// known to belong to it if this command has used them (`{seen}`), because it acquires no lock, or
 /// if their role's setting says so. With `{pooled}`, sessions of the same role and address are
@@ -217,57 +246,3 @@ const STRANDED: &str = "SELECT h.pid::text, count(*), h.is_known FROM (SELECT a.
      WHERE l.locktype = 'advisory' AND l.objsubid <= 2::int2 \
      AND l.granted AND l.database = own.datid) AS h \
      WHERE h.is_known OR h.is_likely GROUP BY h.pid, h.is_known ORDER BY h.pid";
-
-/// Finds session-level locks that programs have left on sessions of a pooler. `seen` has the
-/// sessions that this command has used; it is `None` without a pooler that shares sessions.
-pub(super) async fn stranded_locks(
-    client: &Client,
-    facts: &Facts,
-    seen: Option<&BTreeSet<i32>>,
-) -> Result<Diagnosis> {
-    let name = "stranded_locks";
-    let pids = seen.into_iter().flatten().map(ToString::to_string);
-    let pids: Vec<String> = pids.collect();
-    let question = STRANDED
-        .replace("{seen}", &pids.join(","))
-        .replace("{pooled}", &seen.is_some().to_string());
-    let (mut left, mut possible, mut fix) = (Vec::new(), Vec::new(), Vec::new());
-    for row in rows(client, &question).await? {
-        let (pid, count) = (row.get(0).unwrap_or_default(), row.get(1));
-        let count = count.and_then(|count| count.parse().ok()).unwrap_or(1);
-        let session = format!("{pid} ({})", plural(count, "lock"));
-        if row.get(2) == Some("t") {
-            left.push(session);
-            fix.push(format!("cargo advisory locks terminate {pid}"));
-        } else {
-            possible.push(session);
-            fix.push(format!("cargo advisory locks --filter {pid}"));
-        }
-    }
-    if left.is_empty() && possible.is_empty() {
-        if let Some(unseen) = unseen(client, facts, name, "idle").await? {
-            return Ok(unseen);
-        }
-        let message = "no idle session that is known to be of a pooler in transaction mode holds an advisory lock";
-        return Ok(Diagnosis::fine(name, message));
-    }
-    let mut said = Vec::new();
-    if !left.is_empty() {
-        said.push(format!(
-            "programs have left session-level locks on sessions of a pooler, where nobody releases them: {}",
-            left.join(", ")
-        ));
-    }
-    if !possible.is_empty() {
-        said.push(format!(
-            "idle sessions with session-level locks are the pooler's, or those of a program that connects directly from its address: {}",
-            possible.join(", ")
-        ));
-    }
-    let level = if left.is_empty() {
-        Level::Advice
-    } else {
-        Level::Problem
-    };
-    Ok(Diagnosis::new(name, level, said.join("; ")).fixes(fix))
-}

@@ -1,79 +1,77 @@
 //! Compares the lease table's sequence with the tokens in the table, and checks the right to read
 //! the timeline.
 
-use advisory_runtime::lease::Table;
-use tokio_postgres::Client;
-
-use super::facts::Facts;
-use super::{Diagnosis, Level};
+use super::{Diagnosis, Level, Server};
 use crate::database::{cell, identifier, rows};
 use crate::failure::Result;
 
-pub(super) async fn judge(client: &Client, facts: &Facts, table: &Table) -> Result<Diagnosis> {
-    let title = "lease_sequence";
-    let fine = |message: &str| Ok(Diagnosis::fine(title, message));
-    // Lower-case letters, digits and `_`, and a full stop.
-    let name = table.name();
-    let (schema, relation) = name.split_once('.').unwrap_or(("public", &name));
-    let catalog = rows(client, &catalog(schema, relation)).await?;
-    let Some(row) = catalog.first() else {
-        return fine("there is no lease table with a sequence");
-    };
-    let is = |at: usize| row.get(at) == Some("t");
-    let schema = identifier(schema);
-    let sequence = format!("{schema}.{}", identifier(&format!("{relation}_token")));
-    let relation = format!("{schema}.{}", identifier(relation));
-    let (role, in_sql) = (&facts.role, identifier(&facts.role));
-    if is(0) {
-        let message =
-            format!("`{sequence}` wraps or descends, so a later grant could get the smaller token");
-        let fix = format!("ALTER SEQUENCE {sequence} INCREMENT 1 NO CYCLE;");
-        return Ok(Diagnosis::new(title, Level::Problem, message).fix(fix));
-    }
-    if !is(1) {
-        let message = format!("role `{role}` may not read `{relation}` and `{sequence}`");
-        return Ok(Diagnosis::new(title, Level::Unknown, message));
-    }
-    let compared = rows(client, &comparison(&relation, &sequence)).await?;
-    if cell(&compared, 0) == Some("t") {
-        let cell = |at: usize| cell(&compared, at).unwrap_or("none");
-        let message = format!(
-            "the last number of `{sequence}` is {}, and `{relation}` has the token {}: a key without a row could be granted a smaller \
+impl Server<'_> {
+    pub(super) async fn lease_sequence(&self) -> Result<Diagnosis> {
+        let title = "lease_sequence";
+        let fine = |message: &str| Ok(Diagnosis::fine(title, message));
+        let name = &self.lease_table;
+        let (schema, relation) = name.split_once('.').unwrap_or(("public", name));
+        let catalog = rows(self.client, &catalog(schema, relation)).await?;
+        let Some(row) = catalog.first() else {
+            return fine("there is no lease table with a sequence");
+        };
+        let is = |at: usize| row.get(at) == Some("t");
+        let schema = identifier(schema);
+        let sequence = format!("{schema}.{}", identifier(&format!("{relation}_token")));
+        let relation = format!("{schema}.{}", identifier(relation));
+        let (role, in_sql) = (&self.facts.role, identifier(&self.facts.role));
+        if is(0) {
+            let message = format!(
+                "`{sequence}` wraps or descends, so a later grant could get the smaller token"
+            );
+            let fix = format!("ALTER SEQUENCE {sequence} INCREMENT 1 NO CYCLE;");
+            return Ok(Diagnosis::new(title, Level::Problem, message).fix(fix));
+        }
+        if !is(1) {
+            let message = format!("role `{role}` may not read `{relation}` and `{sequence}`");
+            return Ok(Diagnosis::new(title, Level::Unknown, message));
+        }
+        let compared = rows(self.client, &comparison(&relation, &sequence)).await?;
+        if cell(&compared, 0) == Some("t") {
+            let cell = |at: usize| cell(&compared, at).unwrap_or("none");
+            let message = format!(
+                "the last number of `{sequence}` is {}, and `{relation}` has the token {}: a key without a row could be granted a smaller \
              token than before",
-            cell(1),
-            cell(2)
-        );
-        return Ok(Diagnosis::new(title, Level::Problem, message).fix(format!(
+                cell(1),
+                cell(2)
+            );
+            return Ok(Diagnosis::new(title, Level::Problem, message).fix(format!(
             "BEGIN; LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE; SELECT pg_catalog.setval('{sequence}', \
              GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'), pg_catalog.max(token))) FROM {relation}; COMMIT;"
         )));
-    }
-    let (message, fix) = if is(2) {
-        (
-            format!(
-                "`{sequence}` is owned by a column, so `TRUNCATE … RESTART IDENTITY` sets it back"
-            ),
-            format!("ALTER SEQUENCE {sequence} OWNED BY NONE;"),
-        )
-    } else if is(3) && !is(4) {
-        (
-            format!("role `{role}` could not move `{sequence}` past the tokens of the table"),
-            format!("GRANT UPDATE ON SEQUENCE {sequence} TO {in_sql};"),
-        )
-    } else if is(3) && cell(&rows(client, &privileges()).await?, 0) == Some("f") {
-        (
-            format!(
-                "role `{role}` may not ask for the server's timeline, or there is none: after a failover that loses writes, tokens could be granted \
+        }
+        let (message, fix) = if is(2) {
+            (
+                format!(
+                    "`{sequence}` is owned by a column, so `TRUNCATE … RESTART IDENTITY` sets it back"
+                ),
+                format!("ALTER SEQUENCE {sequence} OWNED BY NONE;"),
+            )
+        } else if is(3) && !is(4) {
+            (
+                format!("role `{role}` could not move `{sequence}` past the tokens of the table"),
+                format!("GRANT UPDATE ON SEQUENCE {sequence} TO {in_sql};"),
+            )
+        } else if is(3) && cell(&rows(self.client, &privileges()).await?, 0) == Some("f") {
+            (
+                format!(
+                    "role `{role}` may not ask for the server's timeline, or there is none: after a failover that loses writes, tokens could be granted \
                  twice"
-            ),
-            format!(
-                "GRANT EXECUTE ON FUNCTION pg_catalog.pg_current_wal_lsn(), pg_catalog.pg_walfile_name(pg_catalog.pg_lsn) TO {in_sql};"
-            ),
-        )
-    } else {
-        return fine("its numbers are above the tokens in the table");
-    };
-    Ok(Diagnosis::new(title, Level::Advice, message).fix(fix))
+                ),
+                format!(
+                    "GRANT EXECUTE ON FUNCTION pg_catalog.pg_current_wal_lsn(), pg_catalog.pg_walfile_name(pg_catalog.pg_lsn) TO {in_sql};"
+                ),
+            )
+        } else {
+            return fine("its numbers are above the tokens in the table");
+        };
+        Ok(Diagnosis::new(title, Level::Advice, message).fix(fix))
+    }
 }
 
 /// A query for a bool that is true if there is a timeline that the role may read.

@@ -1,9 +1,10 @@
 //! Judges the server: its version, a standby, and the room in its lock table.
 
-use tokio_postgres::{Client, SimpleQueryRow};
+use advisory_pattern::Record;
+use tokio_postgres::SimpleQueryRow;
 
 use super::facts::Facts;
-use super::{Diagnosis, Level, alter_system};
+use super::{Diagnosis, Level, Server, alter_system};
 use crate::database::{cell, rows};
 use crate::failure::Result;
 use crate::text::{joined, one_line};
@@ -72,38 +73,50 @@ fn capacity(facts: &Facts) -> u64 {
     facts.number("max_locks_per_transaction") * processes
 }
 
-/// `most_keys` is the greatest number of locks that one call of the program can take, and its name.
-pub(super) async fn lock_table(
-    client: &Client,
-    facts: &Facts,
-    most_keys: Option<&(u64, String)>,
-) -> Result<Diagnosis> {
-    let name = "lock_table";
-    let capacity = capacity(facts);
-    let used = rows(client, USED).await?;
-    let used: u64 = cell(&used, 0)
-        .and_then(|used| used.parse().ok())
-        .unwrap_or_default();
-    let left = capacity.saturating_sub(used);
-    let mut message = format!(
-        "{used} of {capacity} locks are in use, one for each key of a call; all sessions of the server share the remaining {left}"
-    );
-    let keys = most_keys.filter(|(keys, _)| *keys > left);
-    if let Some((keys, function)) = keys {
-        message = format!("{message}, and one call of `{function}` can take {keys}");
+/// The number of locks that a slice takes at most by default. An inventory does not have
+/// `max_keys`.
+const MANY: u64 = 64;
+
+/// The call that can take the most locks, after their number; `None` without a lock.
+pub(super) fn most_keys(sites: &[Record]) -> Option<(u64, &str)> {
+    let locks = sites.iter().filter(|site| site.scope != "lease");
+    let most = locks.map(|site| {
+        let keys = site.written.iter();
+        let keys = keys.map(|key| if key.contains("*>") { MANY } else { 1 });
+        (keys.sum(), &*site.function)
+    });
+    most.max()
+}
+
+impl Server<'_> {
+    pub(super) async fn lock_table(&self, most_keys: Option<(u64, &str)>) -> Result<Diagnosis> {
+        let name = "lock_table";
+        let capacity = capacity(&self.facts);
+        let used = rows(self.client, USED).await?;
+        let used: u64 = cell(&used, 0)
+            .and_then(|used| used.parse().ok())
+            .unwrap_or_default();
+        let left = capacity.saturating_sub(used);
+        let mut message = format!(
+            "{used} of {capacity} locks are in use, one for each key of a call; all sessions of the server share the remaining {left}"
+        );
+        let keys = most_keys.filter(|(keys, _)| *keys > left);
+        if let Some((keys, function)) = keys {
+            message = format!("{message}, and one call of `{function}` can take {keys}");
+        }
+        let level = match used.saturating_mul(100) / capacity.max(1) {
+            0..50 if keys.is_none() => return Ok(Diagnosis::fine(name, message)),
+            50..80 if keys.is_none() => Level::Advice,
+            _ => Level::Problem,
+        };
+        let largest = joined(rows(self.client, LARGEST).await?.iter().map(holder), "; ");
+        let message = format!(
+            "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {largest}"
+        );
+        Ok(Diagnosis::new(name, level, message)
+            .fix(twice_the_locks(&self.facts))
+            .fix("Then restart the server."))
     }
-    let level = match used.saturating_mul(100) / capacity.max(1) {
-        0..50 if keys.is_none() => return Ok(Diagnosis::fine(name, message)),
-        50..80 if keys.is_none() => Level::Advice,
-        _ => Level::Problem,
-    };
-    let largest = joined(rows(client, LARGEST).await?.iter().map(holder), "; ");
-    let message = format!(
-        "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {largest}"
-    );
-    Ok(Diagnosis::new(name, level, message)
-        .fix(twice_the_locks(facts))
-        .fix("Then restart the server."))
 }
 
 /// `19914 migrator in shop: 7700, of them 7698 advisory`

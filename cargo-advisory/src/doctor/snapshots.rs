@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Client;
-
-use super::facts::Facts;
-use super::{Diagnosis, Level, grant_monitor};
+use super::{Diagnosis, Level, Server, grant_monitor};
 use crate::database::rows;
 use crate::duration::short;
 use crate::failure::Result;
@@ -28,38 +25,42 @@ const OLDEST: &str = "SELECT a.pid::text, a.application_name, CAST(date_part('ep
      WHERE p.database = current_database() \
      ORDER BY 3 DESC NULLS LAST LIMIT 1";
 
-pub(super) async fn judge(client: &Client, facts: &Facts) -> Result<Diagnosis> {
-    let name = "oldest_snapshot";
-    let found = rows(client, OLDEST).await?;
-    let oldest = found.first().and_then(|row| {
-        let age = Duration::from_secs(row.get(2)?.parse().ok()?);
-        Some((row.get(0), one_line(row.get(1).unwrap_or_default()), age))
-    });
-    if let Some((pid, who, age)) = oldest.filter(|(_, _, age)| *age >= LONGEST) {
-        let (who, fix) = match pid {
-            Some(pid) => (
-                format!("the transaction of {pid} ({who})"),
-                format!("SELECT pg_terminate_backend({pid});"),
-            ),
-            None => (
-                format!("the prepared transaction '{who}'"),
-                format!("ROLLBACK PREPARED {};", literal(&who)),
-            ),
-        };
-        let message = format!(
-            "{who} is {} old: since then no replaced version of a row is removed, and claims and renewals read past them, so each gets \
+impl Server<'_> {
+    pub(super) async fn oldest_snapshot(&self) -> Result<Diagnosis> {
+        let name = "oldest_snapshot";
+        let found = rows(self.client, OLDEST).await?;
+        let oldest = found.first().and_then(|row| {
+            let age = Duration::from_secs(row.get(2)?.parse().ok()?);
+            Some((row.get(0), one_line(row.get(1).unwrap_or_default()), age))
+        });
+        if let Some((pid, who, age)) = oldest.filter(|(_, _, age)| *age >= LONGEST) {
+            let (who, fix) = match pid {
+                Some(pid) => (
+                    format!("the transaction of {pid} ({who})"),
+                    format!("SELECT pg_terminate_backend({pid});"),
+                ),
+                None => (
+                    format!("the prepared transaction '{who}'"),
+                    format!("ROLLBACK PREPARED {};", literal(&who)),
+                ),
+            };
+            let message = format!(
+                "{who} is {} old: since then no replaced version of a row is removed, and claims and renewals read past them, so each gets \
              slower (0.63 to 2.5 ms for a claim, measured)",
-            short(age)
+                short(age)
+            );
+            return Ok(Diagnosis::new(name, Level::Advice, message).fix(fix));
+        }
+        if !self.facts.sees_all {
+            let message = "this role does not see the snapshots of other roles' sessions";
+            return Ok(
+                Diagnosis::new(name, Level::Unknown, message).fix(grant_monitor(&self.facts))
+            );
+        }
+        let message = format!(
+            "no transaction of this database is older than {}; replication slots and standbys were not looked at",
+            short(LONGEST)
         );
-        return Ok(Diagnosis::new(name, Level::Advice, message).fix(fix));
+        Ok(Diagnosis::fine(name, message))
     }
-    if !facts.sees_all {
-        let message = "this role does not see the snapshots of other roles' sessions";
-        return Ok(Diagnosis::new(name, Level::Unknown, message).fix(grant_monitor(facts)));
-    }
-    let message = format!(
-        "no transaction of this database is older than {}; replication slots and standbys were not looked at",
-        short(LONGEST)
-    );
-    Ok(Diagnosis::fine(name, message))
 }
