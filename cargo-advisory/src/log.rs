@@ -1,14 +1,12 @@
 //! Reports the lock waits and deadlocks in a server's log.
 //!
 //! `source` reads the lines of files and of standard input. `reader` parses them into records, in
-//! any of the server's three formats (`stderr`, `csv_log`, `json_log`). `event` extracts the lock
-//! event of a record, and `waits` sums up the events by lock (`lock_waits`). `report` and
-//! `waits_json` write the result, or each incident as it is logged.
+//! any of the server's three formats (`stderr` and `csv_log` have their own files). `event` extracts
+//! the lock event of a record, and `waits` sums up the events by lock. `report` and `waits_json`
+//! write the result, or each incident as it is logged.
 
 mod csv_log;
 mod event;
-mod json_log;
-mod lock_waits;
 mod reader;
 mod record;
 mod report;
