@@ -55,6 +55,17 @@ enum Level {
     Fine,
 }
 
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Advice => "advice",
+            Self::Unknown => "unknown",
+            Self::Fine => "fine",
+        }
+    }
+}
+
 impl Diagnosis {
     fn new(name: &'static str, level: Level, message: impl Into<String>) -> Self {
         Self {
