@@ -1,21 +1,19 @@
 //! `doctor`: what the settings of a server and a role mean for locks, and the statements that
 //! correct them.
 //!
-//! `facts` and `citus` ask the server. `engine`, `timeouts`, `server`, `replication`, `pooler`,
-//! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes the result.
+//! `facts` and `citus` ask the server. `engine`, `timeouts`, `server`, `pooler`, `sessions`,
+//! `lease_table`, `tables` and `jobs` judge, and `report` writes the result.
 //! All queries use the simple protocol, which works through every pooler.
 
-mod access;
 mod citus;
 mod engine;
 mod facts;
 mod jobs;
+mod lease_table;
 mod pooler;
-mod replication;
 mod report;
-mod sequence;
 mod server;
-mod snapshots;
+mod sessions;
 mod tables;
 mod timeouts;
 
@@ -195,7 +193,7 @@ impl Arguments {
         let facts = &server.facts;
         let mut all = vec![server::version(facts), server::standby(facts)];
         all.extend(timeouts::judge(facts));
-        all.push(replication::judge(client).await?);
+        all.push(server.logical_replication().await);
         all.push(server.lock_table(most_keys).await?);
         all.push(server.lease_table(self.lease_table.is_some()).await?);
         all.push(server.lease_sequence().await?);
@@ -203,7 +201,7 @@ impl Arguments {
         all.push(server.job_tables().await?);
         all.push(server.time_zone().await?);
         all.push(server.oldest_snapshot().await?);
-        all.push(access::live_view(facts));
+        all.push(sessions::live_view(facts));
         let idle = self.older_than.unwrap_or(IDLE);
         all.push(server.idle_sessions(idle).await?);
         let seen = pooler.shares_sessions().then_some(&seen);

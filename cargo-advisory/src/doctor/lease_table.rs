@@ -1,11 +1,73 @@
-//! Compares the lease table's sequence with the tokens in the table, and checks the right to read
-//! the timeline.
+//! Judges the lease table: its columns and the rights on it, its sequence and the tokens in the table,
+//! and the right to read the timeline.
 
-use super::{Diagnosis, Level, Server};
+use super::{Diagnosis, Level, Server, citus};
 use crate::database::{cell, identifier, rows};
 use crate::failure::Result;
+use crate::text::{joined, one_line};
+
+/// The columns of the migration's table, ordered by name.
+const COLUMNS: &str =
+    "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
 impl Server<'_> {
+    /// Checks that the table has what the migration creates, and that this role has the rights that
+    /// the migration names.
+    pub(super) async fn lease_table(&self, is_named: bool) -> Result<Diagnosis> {
+        let (title, name) = ("lease_table", &self.lease_table);
+        let problem = |message: String| Diagnosis::new(title, Level::Problem, message);
+        let found = match rows(self.client, &question(name)).await {
+            Ok(found) => found,
+            // For example, this role may not use the schema.
+            Err(failure) => return Ok(problem(format!("`{name}`: {failure}"))),
+        };
+        let text = |at: usize| cell(&found, at);
+        let Some(columns) = text(0) else {
+            let message = format!("`{name}` does not exist, so no program can lease");
+            if !is_named {
+                return Ok(Diagnosis::fine(title, message));
+            }
+            return Ok(problem(message).fix(format!(
+                "Run the migration that `cargo advisory migration lease --table {name}` prints."
+            )));
+        };
+        let has = |wanted: &str| columns.split(',').any(|column| column == wanted);
+        if !COLUMNS.split(',').all(has) || text(5) != Some("1") {
+            let message = format!(
+                "`{name}` differs from what the migration creates: it has the columns {}, and a sequence with CACHE {}",
+                one_line(columns),
+                text(5).unwrap_or("missing")
+            );
+            return Ok(problem(message).fix(format!(
+                "Compare it with what `cargo advisory migration lease --table {name}` prints."
+            )));
+        }
+        if self.facts.citus.is_some()
+            && let Some((kind, fix)) = citus::managed(self.client, name).await?
+        {
+            let message = format!("`{name}` is {kind}, which refuses every grant");
+            return Ok(problem(message).fixes(fix));
+        }
+        let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
+        let (role, in_sql) = (&self.facts.role, identifier(&self.facts.role));
+        if has.iter().all(|has| *has) {
+            let message = format!("`{name}` exists, and role `{role}` may use it");
+            return Ok(Diagnosis::fine(title, message));
+        }
+        let (level, some) = if has[..4].contains(&true) {
+            (Level::Problem, "some")
+        } else {
+            (Level::Advice, "none")
+        };
+        let message =
+            format!("role `{role}` has {some} of the rights on `{name}` that leases need");
+        Ok(Diagnosis::new(title, level, message).fixes([
+            format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {in_sql};"),
+            format!("GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {in_sql};"),
+        ]))
+    }
+
+    /// Compares the sequence with the tokens in the table.
     pub(super) async fn lease_sequence(&self) -> Result<Diagnosis> {
         let title = "lease_sequence";
         let fine = |message: &str| Ok(Diagnosis::fine(title, message));
@@ -72,6 +134,22 @@ impl Server<'_> {
         };
         Ok(Diagnosis::new(title, Level::Advice, message).fix(fix))
     }
+}
+
+/// A query for the columns of the table, four rights on it, the cache of the sequence, and a right
+/// on that.
+fn question(name: &str) -> String {
+    let right = |right| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
+    let rights = joined(["SELECT", "INSERT", "UPDATE", "DELETE"].map(right), ", ");
+    format!(
+        "SELECT (SELECT string_agg(a.attname::text, ',' ORDER BY a.attname::text) \
+         FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
+         AND a.attnum > 0 AND NOT a.attisdropped), {rights}, s.seqcache, \
+         has_sequence_privilege(s.seqrelid, 'USAGE'::text) \
+         FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_sequence AS s \
+         ON s.seqrelid = to_regclass('{name}_token')::oid \
+         WHERE c.oid = to_regclass('{name}')::oid"
+    )
 }
 
 /// A query for a bool that is true if there is a timeline that the role may read.
