@@ -12,7 +12,6 @@ mod record;
 mod report;
 mod source;
 mod stderr;
-mod time;
 mod waits;
 mod waits_json;
 
@@ -153,8 +152,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::reader::Reader;
-    use super::record::Record;
-    use super::time::Time;
+    use super::record::{Record, Time};
     use super::waits::Waits;
     use super::{report, waits_json};
     use crate::text::controls_terminal;

@@ -16,7 +16,6 @@ mod cli;
 mod columns;
 mod command;
 mod database;
-mod declared_locks;
 mod display_width;
 mod doctor;
 mod dump;

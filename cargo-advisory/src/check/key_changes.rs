@@ -10,9 +10,8 @@ use advisory_pattern::{
     Comparison, KeySpace, LockedKey, Part, Pattern, Permits, Record, Shape, encode_key,
 };
 
-use crate::declared_locks::DeclaredLocks;
 use crate::finding::{ADVICE, Finding, Place};
-use crate::inventory::{Inventory, Key, keys, path};
+use crate::inventory::{DeclaredLocks, Inventory, Key, keys, path};
 use crate::key_values;
 use crate::text::joined;
 

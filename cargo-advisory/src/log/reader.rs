@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::record::{Record, foreign, is_error};
-use super::time::Time;
+use super::record::{Record, Time, foreign, is_error};
 use super::{csv_log, stderr};
 
 /// Parses lines into records. The format is recognized for each record, because a log can begin or

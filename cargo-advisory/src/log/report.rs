@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::event::LockId;
-use super::time::Time;
+use super::record::Time;
 use super::waits::{Deadlock, Incident, LockWaits, Waits, ordered};
 use crate::columns::Columns;
 use crate::display_width::wrapped;

@@ -10,8 +10,7 @@
 //! The user need not give the prefix: time, process, user, database and application are recognized
 //! in common forms. The server writes a message in one piece, so its parts are adjacent.
 
-use super::record::{Record, SEVERITIES, is_error};
-use super::time::Time;
+use super::record::{Record, SEVERITIES, Time, is_error};
 
 /// Returns `true` for the tag of a part of a message that follows its first line.
 fn is_part(tag: &str) -> bool {

@@ -7,8 +7,7 @@ use advisory_runtime::monitor::{Name, Names, keys_of};
 use jiff::SignedDuration;
 
 use super::event::{self, DeadlockWait, Event, LockId, Wait};
-use super::record::Record;
-use super::time::Time;
+use super::record::{Record, Time};
 
 /// An event, for `--follow`.
 pub(super) enum Incident {
@@ -333,8 +332,7 @@ mod tests {
     use advisory_runtime::monitor::Names;
 
     use super::{LockWaits, Waits};
-    use crate::log::record::Record;
-    use crate::log::time::Time;
+    use crate::log::record::{Record, Time};
 
     fn record(database: Option<&str>, is_error: bool, message: &str) -> Record {
         Record {
