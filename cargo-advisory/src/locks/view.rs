@@ -8,7 +8,7 @@ use advisory_runtime::monitor::{Lease, LeaseSummary, Lock, Name};
 
 use super::Snapshot;
 use super::cells::{
-    BACKEND, DONE, EXPIRED, HELD, LABEL, OVERDUE, QUERY, RUNNING, TRANSACTION, claim, lease, row,
+    BACKEND, DONE, EXPIRED, HELD, LABEL, OVERDUE, QUERY, RUNNING, TRANSACTION, claim, lease,
 };
 use super::{age, causes, renewal, tree};
 use crate::columns::Columns;
@@ -71,10 +71,9 @@ fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> Strin
 
 fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> String {
     let locks = &snapshot.locks;
-    let mut lines = tree::lines(locks, &snapshot.wanted, snapshot.filter.is_none());
+    let mut rows = tree::rows(locks, &snapshot.wanted, snapshot.filter.is_none());
     // Nobody would see the rest, and it would only make the columns wider.
-    lines.truncate(most.unwrap_or(usize::MAX));
-    let rows: Vec<[String; 7]> = lines.iter().map(|line| row(locks, line)).collect();
+    rows.truncate(most.unwrap_or(usize::MAX));
     let fitting = fitted(&LOCKS, &rows, width, &LOCK_STEPS);
     let locks = LOCKS.draw(&fitting.unwrap_or(rows), width);
     let leases = snapshot.leases.as_ref().map(lease_rows);
