@@ -4,11 +4,16 @@
 use super::{Diagnosis, Level, Server, citus};
 use crate::database::{cell, identifier, rows};
 use crate::failure::Result;
-use crate::text::{joined, one_line};
+use crate::text::one_line;
 
 /// The columns of the migration's table, ordered by name.
 const COLUMNS: &str =
     "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
+
+/// A bool that is true if there is a timeline that the role may read.
+const TIMELINE: &str = "SELECT \
+     COALESCE(has_function_privilege(to_regprocedure('pg_catalog.pg_current_wal_lsn()'), 'EXECUTE'::text), false) AND \
+     COALESCE(has_function_privilege(to_regprocedure('pg_catalog.pg_walfile_name(pg_catalog.pg_lsn)'), 'EXECUTE'::text), false)";
 
 impl Server<'_> {
     /// Checks that the table has what the migration creates, and that this role has the rights that
@@ -98,14 +103,14 @@ impl Server<'_> {
             let cell = |at: usize| cell(&compared, at).unwrap_or("none");
             let message = format!(
                 "the last number of `{sequence}` is {}, and `{relation}` has the token {}: a key without a row could be granted a smaller \
-             token than before",
+                 token than before",
                 cell(1),
                 cell(2)
             );
             return Ok(Diagnosis::new(title, Level::Problem, message).fix(format!(
-            "BEGIN; LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE; SELECT pg_catalog.setval('{sequence}', \
-             GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'), pg_catalog.max(token))) FROM {relation}; COMMIT;"
-        )));
+                "BEGIN; LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE; SELECT pg_catalog.setval('{sequence}', \
+                 GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'), pg_catalog.max(token))) FROM {relation}; COMMIT;"
+            )));
         }
         let (message, fix) = if is(2) {
             (
@@ -119,11 +124,11 @@ impl Server<'_> {
                 format!("role `{role}` could not move `{sequence}` past the tokens of the table"),
                 format!("GRANT UPDATE ON SEQUENCE {sequence} TO {in_sql};"),
             )
-        } else if is(3) && cell(&rows(self.client, &privileges()).await?, 0) == Some("f") {
+        } else if is(3) && cell(&rows(self.client, TIMELINE).await?, 0) == Some("f") {
             (
                 format!(
                     "role `{role}` may not ask for the server's timeline, or there is none: after a failover that loses writes, tokens could be granted \
-                 twice"
+                     twice"
                 ),
                 format!(
                     "GRANT EXECUTE ON FUNCTION pg_catalog.pg_current_wal_lsn(), pg_catalog.pg_walfile_name(pg_catalog.pg_lsn) TO {in_sql};"
@@ -140,7 +145,9 @@ impl Server<'_> {
 /// on that.
 fn question(name: &str) -> String {
     let right = |right| format!("has_table_privilege(c.oid::oid, '{right}'::text)");
-    let rights = joined(["SELECT", "INSERT", "UPDATE", "DELETE"].map(right), ", ");
+    let rights = ["SELECT", "INSERT", "UPDATE", "DELETE"]
+        .map(right)
+        .join(", ");
     format!(
         "SELECT (SELECT string_agg(a.attname::text, ',' ORDER BY a.attname::text) \
          FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid \
@@ -152,46 +159,19 @@ fn question(name: &str) -> String {
     )
 }
 
-/// A query for a bool that is true if there is a timeline that the role may read.
-fn privileges() -> String {
-    let may = |function: &str| {
-        format!(
-            "COALESCE(has_function_privilege(to_regprocedure('{function}'), 'EXECUTE'::text), false)"
-        )
-    };
-    format!(
-        "SELECT {} AND {}",
-        may("pg_catalog.pg_current_wal_lsn()"),
-        may("pg_catalog.pg_walfile_name(pg_catalog.pg_lsn)")
-    )
-}
-
 /// A query for bools: the sequence wraps or descends, the role may read sequence and table, a
 /// column owns the sequence, and the role may draw from it, and move it. No row without a sequence.
 fn catalog(schema: &str, table: &str) -> String {
-    let has = |function: &str, relation: &str, right: &str| {
-        format!("pg_catalog.{function}({relation}.oid, '{right}'::text)")
-    };
-    let may_draw = has("has_sequence_privilege", "s", "USAGE");
-    let relation = |alias: &str, name: &str| {
-        format!(
-            "JOIN pg_catalog.pg_class AS {alias} ON {alias}.relnamespace = n.oid \
-             AND {alias}.relname = '{name}'"
-        )
-    };
     format!(
-        "SELECT q.seqcycle OR q.seqincrement < 1, {} AND {} AND {may_draw}, \
+        "SELECT q.seqcycle OR q.seqincrement < 1, has_schema_privilege(n.oid, 'USAGE'::text) \
+         AND has_table_privilege(t.oid, 'SELECT'::text) AND has_sequence_privilege(s.oid, 'USAGE'::text), \
          EXISTS (SELECT FROM pg_catalog.pg_depend AS d WHERE d.classid = 'pg_catalog.pg_class'::regclass \
-         AND d.objid = s.oid AND d.deptype = ANY ('{{a,i}}') \
-         AND d.refobjsubid > 0), {may_draw}, {} \
-         FROM pg_catalog.pg_namespace AS n {} {} \
-         JOIN pg_catalog.pg_sequence AS q ON q.seqrelid = s.oid \
-         WHERE n.nspname = '{schema}'",
-        has("has_schema_privilege", "n", "USAGE"),
-        has("has_table_privilege", "t", "SELECT"),
-        has("has_sequence_privilege", "s", "UPDATE"),
-        relation("t", table),
-        relation("s", &format!("{table}_token")),
+         AND d.objid = s.oid AND d.deptype = ANY ('{{a,i}}') AND d.refobjsubid > 0), \
+         has_sequence_privilege(s.oid, 'USAGE'::text), has_sequence_privilege(s.oid, 'UPDATE'::text) \
+         FROM pg_catalog.pg_namespace AS n \
+         JOIN pg_catalog.pg_class AS t ON t.relnamespace = n.oid AND t.relname = '{table}' \
+         JOIN pg_catalog.pg_class AS s ON s.relnamespace = n.oid AND s.relname = '{table}_token' \
+         JOIN pg_catalog.pg_sequence AS q ON q.seqrelid = s.oid WHERE n.nspname = '{schema}'"
     )
 }
 

@@ -208,7 +208,7 @@ impl Server<'_> {
             };
             let message = format!(
                 "{who} is {} old: since then no replaced version of a row is removed, and claims and renewals read past them, so each gets \
-             slower (0.63 to 2.5 ms for a claim, measured)",
+                 slower (0.63 to 2.5 ms for a claim, measured)",
                 short(age)
             );
             return Ok(Diagnosis::new(name, Level::Advice, message).fix(fix));
