@@ -17,25 +17,6 @@ const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
 
 const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
 
-enum ReadError {
-    /// Bytes start like a record, but are not one.
-    Record(RecordError),
-    /// The file is not a program, or breaks the rules of its format.
-    Format(String),
-}
-
-impl From<RecordError> for ReadError {
-    fn from(error: RecordError) -> Self {
-        Self::Record(error)
-    }
-}
-
-impl From<object::Error> for ReadError {
-    fn from(error: object::Error) -> Self {
-        Self::Format(format!("truncated or damaged: {error}"))
-    }
-}
-
 /// Reads artifacts. If `has_records`, an artifact without records is refused: it is not the program
 /// that takes the locks, or its linker has left them out, so nothing would be checked.
 pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory> {
@@ -55,17 +36,15 @@ pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory> {
 
 fn read_one(path: &Path) -> Result<Inventory> {
     let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
-    records(&bytes).map_err(|error| match error {
-        ReadError::Record(error) => Failure::file(path, error),
-        ReadError::Format(why) => Failure::file(path, why),
-    })
+    let pieces = pieces(&bytes).map_err(|why| Failure::file(path, why))?;
+    records(&pieces).map_err(|error| Failure::file(path, error))
 }
 
-fn records(bytes: &[u8]) -> Result<Inventory, ReadError> {
+fn records(pieces: &[&[u8]]) -> Result<Inventory, RecordError> {
     let mut found = Inventory::default();
-    let is_compiled = COMPILED.iter().any(|start| bytes.starts_with(start));
-    if is_compiled || !sections(bytes, &mut found)? {
-        scan(bytes, &mut found)?;
+    for bytes in pieces {
+        found.sites.extend(Record::find_all(bytes)?);
+        found.claims.extend(ClaimRecord::find_all(bytes)?);
     }
     for site in &found.sites {
         site.locks()?;
@@ -73,11 +52,31 @@ fn records(bytes: &[u8]) -> Result<Inventory, ReadError> {
     Ok(found)
 }
 
-/// Reads the sections of records. Returns `true` if the file has sections, so that no records are
+/// The parts of a file that can have records: its sections for them, or else the whole file.
+fn pieces(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
+    let mut found = Vec::new();
+    if COMPILED.iter().any(|start| bytes.starts_with(start)) {
+        return Ok(vec![bytes]);
+    }
+    let Ok(kind) = FileKind::parse(bytes) else {
+        let kinds = "not a program, library or object file (ELF, Mach-O, PE or an archive of them)";
+        return Err(kinds.to_owned());
+    };
+    match sections(kind, bytes, &mut found) {
+        Ok(true) => {}
+        Ok(false) => found.push(bytes),
+        Err(error) => return Err(format!("truncated or damaged: {error}")),
+    }
+    Ok(found)
+}
+
+/// Finds the sections of records. Returns `true` if the file has sections, so that no records are
 /// outside of them.
-fn sections(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
-    let unknown = "not a program, library or object file (ELF, Mach-O, PE or an archive of them)";
-    let kind = FileKind::parse(bytes).map_err(|_| ReadError::Format(unknown.to_owned()))?;
+fn sections<'f>(
+    kind: FileKind,
+    bytes: &'f [u8],
+    found: &mut Vec<&'f [u8]>,
+) -> Result<bool, object::Error> {
     match kind {
         FileKind::Archive => members(bytes, found),
         FileKind::MachOFat32 => slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found),
@@ -86,33 +85,32 @@ fn sections(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
     }
 }
 
-fn object(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
+fn object<'f>(bytes: &'f [u8], found: &mut Vec<&'f [u8]>) -> Result<bool, object::Error> {
     let file = File::parse(bytes)?;
     let mut has_sections = false;
     for section in file.sections() {
         has_sections = true;
         if section.name().is_ok_and(|name| SECTIONS.contains(&name)) {
-            scan(section.data()?, found)?;
+            found.push(section.data()?);
         }
     }
     Ok(has_sections)
 }
 
-fn members(bytes: &[u8], found: &mut Inventory) -> Result<bool, ReadError> {
+fn members<'f>(bytes: &'f [u8], found: &mut Vec<&'f [u8]>) -> Result<bool, object::Error> {
     let mut is_complete = true;
     for member in ArchiveFile::parse(bytes)?.members() {
-        let data = member?.data(bytes)?;
-        // Compilers put no archive into an archive.
-        is_complete &= match object(data, found) {
-            Err(ReadError::Record(error)) => return Err(error.into()),
-            // Bitcode, or a file that is not a program.
-            result => result.unwrap_or(false),
-        };
+        // Compilers put no archive into an archive. A member can be bitcode, or no program.
+        is_complete &= object(member?.data(bytes)?, found).unwrap_or(false);
     }
     Ok(is_complete)
 }
 
-fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Inventory) -> Result<bool, ReadError> {
+fn slices<'f>(
+    bytes: &'f [u8],
+    arches: &[impl FatArch],
+    found: &mut Vec<&'f [u8]>,
+) -> Result<bool, object::Error> {
     let mut is_complete = true;
     for arch in arches {
         is_complete &= match arch.data(bytes)? {
@@ -123,18 +121,12 @@ fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Inventory) -> Resul
     Ok(is_complete)
 }
 
-fn scan(bytes: &[u8], found: &mut Inventory) -> Result<(), RecordError> {
-    found.sites.extend(Record::find_all(bytes)?);
-    found.claims.extend(ClaimRecord::find_all(bytes)?);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use advisory_pattern::{ClaimRecord, Record, site_collisions};
     use advisory_tests::fuzz;
 
-    use super::records;
+    use super::{pieces, records};
     use crate::inventory::{claim_path, keys, path};
 
     fn corpus(name: &str) -> String {
@@ -142,7 +134,9 @@ mod tests {
     }
 
     fn are_kept(bytes: &[u8]) {
-        let Ok(found) = records(bytes) else { return };
+        let Ok(Ok(found)) = pieces(bytes).map(|pieces| records(&pieces)) else {
+            return;
+        };
         let inventory = found.sorted();
         for site in &inventory.sites {
             assert_eq!(

@@ -72,7 +72,7 @@ enum Format {
 impl Arguments {
     /// Returns `true` if nothing was found but advice.
     pub(crate) fn run(&self) -> Result<bool> {
-        let inventory = self.artifacts.inventory_to_check()?;
+        let inventory = self.artifacts.inventory(true)?;
         let mut findings = collisions::find(&inventory, &self.with)?;
         if let Some(file) = &self.against {
             let release = key_changes::Release {

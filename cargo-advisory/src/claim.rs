@@ -101,8 +101,7 @@ impl Arguments {
                 "`{option}` does not apply to the claims of a program, which has its columns: leave it out"
             );
         }
-        let (_, claims) = self.names.read()?;
-        JobTable::of_inventory(&claims, self.table.as_deref())
+        JobTable::of_inventory(&self.names.inventory()?.claims, self.table.as_deref())
     }
 }
 

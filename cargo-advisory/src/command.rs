@@ -1,15 +1,16 @@
-//! The command line. Each subcommand is in the file that runs it.
-
-mod completions;
-mod manual;
+//! The command line. Each subcommand is in the file that runs it, but those about the command line
+//! itself are here.
 
 use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, ColorChoice, Command, Parser};
+use clap::{Args, ColorChoice, Command, Parser, ValueHint};
+use clap_complete::Shell;
 
-use crate::cli::{self, CODES, NAME};
-use crate::failure::Result;
+use crate::cli::{self, CODES, NAME, Output};
+use crate::failure::{Failure, Result};
 use crate::{build, check, claim, doctor, dump, graph, key, lease, locks, log, migration, report};
 
 const STYLES: Styles = Styles::styled()
@@ -56,8 +57,8 @@ enum Subcommand {
     Graph(graph::Arguments),
     Report(report::Arguments),
     Migration(migration::Arguments),
-    Completions(completions::Arguments),
-    Manual(manual::Arguments),
+    Completions(Completions),
+    Manual(Manual),
 }
 
 /// Runs the subcommand that the words name. Returns `false` if it found something. Wrong use ends
@@ -86,4 +87,49 @@ pub(crate) fn run(words: &[OsString]) -> Result<bool> {
 /// The command line after `cargo`. Shells complete it under the name `cargo-advisory`.
 fn advisory() -> Command {
     Advisory::augment_args(Command::new(NAME))
+}
+
+/// Prints a completion script for a shell
+///
+/// The script completes `cargo-advisory`. In zsh, saved as `_cargo-advisory` on the `fpath`, it
+/// also completes `cargo advisory`.
+#[derive(Args)]
+struct Completions {
+    shell: Shell,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Completions {
+    fn run(&self) -> Result<bool> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut advisory(), NAME, &mut script);
+        self.output.write(&String::from_utf8_lossy(&script))?;
+        Ok(true)
+    }
+}
+
+/// Writes manual pages for `man`
+///
+/// There is one for the command and one for each subcommand, in a folder that it creates. In a
+/// folder `man1` on the `MANPATH`, `man cargo-advisory-locks` shows them.
+#[derive(Args)]
+struct Manual {
+    /// Where the pages are written
+    #[arg(value_hint = ValueHint::DirPath)]
+    folder: PathBuf,
+}
+
+impl Manual {
+    fn run(&self) -> Result<bool> {
+        // A user writes two words; the files are named with hyphens.
+        let command = advisory().bin_name("cargo advisory");
+        let folder = &self.folder;
+        fs::create_dir_all(folder)
+            .and_then(|()| clap_mangen::generate_to(command, folder))
+            .map_err(|error| {
+                Failure::file(folder, format_args!("cannot write the pages: {error}"))
+            })?;
+        Ok(true)
+    }
 }

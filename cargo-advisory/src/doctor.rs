@@ -1,28 +1,26 @@
 //! `doctor`: what the settings of a server and a role mean for locks, and the statements that
 //! correct them.
 //!
-//! `facts` and `citus` ask the server. `engine`, `timeouts`, `server`, `replication`, `pooler`,
-//! `access`, `sequence`, `tables`, `jobs` and `snapshots` judge, and `report` writes the result.
+//! `facts` and `citus` ask the server. `engine`, `timeouts`, `server`, `pooler`, `sessions`,
+//! `lease_table`, `tables` and `jobs` judge, and `report` writes the result.
 //! All queries use the simple protocol, which works through every pooler.
 
-mod access;
 mod citus;
 mod engine;
 mod facts;
 mod jobs;
+mod lease_table;
 mod pooler;
-mod replication;
 mod report;
-mod sequence;
 mod server;
-mod snapshots;
+mod sessions;
 mod tables;
 mod timeouts;
 
 use std::time::Duration;
 
-use advisory_runtime::lease::Table;
 use clap::Args;
+use tokio_postgres::Client;
 
 use crate::cli::{self, Answer, CODES, LEASE_TABLE};
 use crate::database::{Connection, DatabaseUrl, Queries, block_on, identifier};
@@ -53,6 +51,17 @@ enum Level {
     /// This role cannot see it.
     Unknown,
     Fine,
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Advice => "advice",
+            Self::Unknown => "unknown",
+            Self::Fine => "fine",
+        }
+    }
 }
 
 impl Diagnosis {
@@ -117,18 +126,32 @@ pub(crate) struct Arguments {
     names: NameSources,
 }
 
+/// The server, and what the program needs of it.
+struct Server<'a> {
+    client: &'a Client,
+    facts: Facts,
+    /// The name of the lease table, which needs no quotes.
+    lease_table: String,
+    jobs: Vec<JobTable>,
+    /// The reason why job tables are not looked at.
+    unseen: Option<String>,
+}
+
 impl Arguments {
     /// Returns `false` if there is a problem, or with `--strict` anything that is not fine.
     pub(crate) fn run(&self) -> Result<bool> {
         let address = self.database_url.find()?;
-        let table = cli::lease_table(self.lease_table.as_ref())?;
-        let jobs = self.job_tables()?;
-        let most_keys = self.names.most_keys()?;
+        let table = cli::lease_table(self.lease_table.as_ref())?.name();
+        let inventory = self.names.inventory()?;
+        let jobs = match &inventory.claims[..] {
+            [] => Vec::new(),
+            claims => JobTable::of_inventory(claims, None)?,
+        };
+        let most_keys = server::most_keys(&inventory.sites);
         let (facts, mut findings) = block_on(async {
             let engine = engine::find(&address).await?;
             // An engine can lack what the other findings ask for.
-            let program = (jobs.as_deref(), most_keys.as_ref());
-            let examined = self.examine(&address, &table, program).await;
+            let examined = self.examine(&address, table, jobs, most_keys).await;
             let (facts, mut findings) = examined.map_err(|failure| engine.explain(failure))?;
             findings.push(engine.judge(&facts));
             Ok((facts, findings))
@@ -150,51 +173,41 @@ impl Arguments {
         Ok(is_in_order)
     }
 
-    /// The job tables of the program; `None` if no program is named.
-    fn job_tables(&self) -> Result<Option<Vec<JobTable>>> {
-        if !self.names.are_named() {
-            return Ok(None);
-        }
-        let (_, claims) = self.names.read()?;
-        Ok(Some(match claims[..] {
-            [] => Vec::new(),
-            _ => JobTable::of_inventory(&claims, None)?,
-        }))
-    }
-
-    /// Judges the server. `most_keys` is the call of the program that can take the most locks.
     async fn examine(
         &self,
         address: &str,
-        table: &Table,
-        (jobs, most_keys): (Option<&[JobTable]>, Option<&(u64, String)>),
+        lease_table: String,
+        jobs: Vec<JobTable>,
+        most_keys: Option<(u64, &str)>,
     ) -> Result<(Facts, Vec<Diagnosis>)> {
         let (pooler, seen) = pooler::find(address).await?;
-        let seen = pooler.shares_sessions().then_some(&seen);
         let queries = Queries::open(address).await?;
         let client = &queries.client;
-        let facts = Facts::ask(client).await?;
-        let mut all = vec![server::version(&facts), server::standby(&facts)];
-        all.extend(timeouts::judge(&facts));
-        all.push(replication::judge(client).await?);
-        all.push(server::lock_table(client, &facts, most_keys).await?);
-        let is_named = self.lease_table.is_some();
-        all.push(access::lease_table(client, &facts, table, is_named).await?);
-        all.push(sequence::judge(client, &facts, table).await?);
-        let unseen = jobs::unseen(client, jobs.is_some()).await?;
-        let jobs = jobs.unwrap_or_default();
-        let tables = tables::Tables::look(client, &table.name(), jobs, unseen.clone()).await;
-        all.push(tables.row_security(&facts));
-        all.push(tables.unlogged());
-        all.push(jobs::job_tables(client, &facts, jobs, unseen.as_ref()).await?);
-        all.push(jobs::time_zone(client, &facts, jobs, unseen.as_ref()).await?);
-        all.push(snapshots::judge(client, &facts).await?);
-        all.push(access::live_view(&facts));
+        let server = Server {
+            client,
+            facts: Facts::ask(client).await?,
+            lease_table,
+            jobs,
+            unseen: jobs::unseen(client, self.names.are_named()).await?,
+        };
+        let facts = &server.facts;
+        let mut all = vec![server::version(facts), server::standby(facts)];
+        all.extend(timeouts::judge(facts));
+        all.push(server.logical_replication().await);
+        all.push(server.lock_table(most_keys).await?);
+        all.push(server.lease_table(self.lease_table.is_some()).await?);
+        all.push(server.lease_sequence().await?);
+        all.extend(server.rows_of_tables().await);
+        all.push(server.job_tables().await?);
+        all.push(server.time_zone().await?);
+        all.push(server.oldest_snapshot().await?);
+        all.push(sessions::live_view(facts));
         let idle = self.older_than.unwrap_or(IDLE);
-        all.push(access::idle_sessions(client, &facts, idle).await?);
-        all.push(access::stranded_locks(client, &facts, seen).await?);
-        all.push(pooler::judge(&facts, &pooler));
-        Ok((facts, all))
+        all.push(server.idle_sessions(idle).await?);
+        let seen = pooler.shares_sessions().then_some(&seen);
+        all.push(server.stranded_locks(seen).await?);
+        all.push(pooler::judge(facts, &pooler));
+        Ok((server.facts, all))
     }
 }
 

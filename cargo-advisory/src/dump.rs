@@ -38,7 +38,7 @@ enum Format {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let inventory = self.artifacts.inventory()?;
+        let inventory = self.artifacts.inventory(false)?;
         let text = match self.format {
             Format::Text => table::write(&inventory, self.output.width()),
             Format::Json => json::write(&inventory),

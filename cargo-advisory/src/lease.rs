@@ -90,7 +90,7 @@ struct Target {
 impl Arguments {
     /// Returns `false` if nothing was freed.
     pub(crate) fn run(&self) -> Result<bool> {
-        let (names, _) = &self.names.read()?;
+        let names = &self.names.names()?;
         let table = &cli::lease_table(self.lease_table.as_ref())?;
         let address = self.database_url.find()?;
         database::with(&address, async |session: &mut Session| {

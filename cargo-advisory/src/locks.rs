@@ -34,7 +34,7 @@ use tokio::time::sleep_until;
 use crate::cli::{self, CODES, Format, LEASE_TABLE, LiveAnswer};
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
 use crate::failure::{Failure, Result, bail};
-use crate::names::NameSources;
+use crate::names::{NameSources, names_of};
 use crate::screen::{DIM, ERROR};
 use crate::{display_width, duration, lease_table, screen};
 use age::Age;
@@ -119,10 +119,10 @@ impl Arguments {
         if let Some(action) = &self.action {
             list.refuse(action)?;
         }
-        let (names, claims) = self.names.read()?;
+        let inventory = self.names.inventory()?;
         let view = View {
-            names,
-            claims,
+            names: names_of(inventory.sites)?,
+            claims: inventory.claims,
             table: cli::lease_table(list.lease_table.as_ref())?,
             list,
         };

@@ -1,20 +1,17 @@
 //! Reports the lock waits and deadlocks in a server's log.
 //!
 //! `source` reads the lines of files and of standard input. `reader` parses them into records, in
-//! any of the server's three formats (`stderr`, `csv_log`, `json_log`). `event` extracts the lock
-//! event of a record, and `waits` sums up the events by lock (`lock_waits`). `report` and
-//! `waits_json` write the result, or each incident as it is logged.
+//! any of the server's three formats (`stderr` and `csv_log` have their own files). `event` extracts
+//! the lock event of a record, and `waits` sums up the events by lock. `report` and `waits_json`
+//! write the result, or each incident as it is logged.
 
 mod csv_log;
 mod event;
-mod json_log;
-mod lock_waits;
 mod reader;
 mod record;
 mod report;
 mod source;
 mod stderr;
-mod time;
 mod waits;
 mod waits_json;
 
@@ -66,8 +63,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let (names, _) = self.names.read()?;
-        let mut waits = Waits::new(names);
+        let mut waits = Waits::new(self.names.names()?);
         if self.database_url.is_some() {
             waits.databases = databases(&database::find(self.database_url.as_ref())?)?;
         }
@@ -156,8 +152,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::reader::Reader;
-    use super::record::Record;
-    use super::time::Time;
+    use super::record::{Record, Time};
     use super::waits::Waits;
     use super::{report, waits_json};
     use crate::text::controls_terminal;

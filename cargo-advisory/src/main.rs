@@ -1,8 +1,8 @@
 //! The `cargo advisory` command: the locks of a program, their collisions, and their holders.
 //!
 //! `command` has the subcommands, each of which describes its own arguments. `cli` has the
-//! arguments that they share. `selection` reads cargo's flags, `cargo` builds, and `artifact` reads
-//! the lock sites of files into an `inventory`. `table`, `json`, `markdown` and `report` write them.
+//! arguments that they share. `selection` reads cargo's flags and builds, and `artifact` reads the
+//! lock sites of files into an `inventory`. `table`, `json`, `markdown` and `report` write them.
 //! `check` looks for `finding`s, and `source_root` locates their lines. `graph` draws the order that
 //! tests have recorded. `locks`, `lease`, `claim` and `doctor` look at a `database`, and `log` reads
 //! the log of its server. `migration` prints SQL, such as the trigger of a `guard`.
@@ -10,14 +10,12 @@
 
 mod artifact;
 mod build;
-mod cargo;
 mod check;
 mod claim;
 mod cli;
 mod columns;
 mod command;
 mod database;
-mod declared_locks;
 mod display_width;
 mod doctor;
 mod dump;

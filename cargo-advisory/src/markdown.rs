@@ -9,8 +9,9 @@ use std::fmt::Write;
 
 use advisory_pattern::{LockedKey, Part, Permits, Record};
 
-use crate::declared_locks::DeclaredLocks;
-use crate::inventory::{Inventory, Key, claim_line, claim_path, file_line, keys, path};
+use crate::inventory::{
+    DeclaredLocks, Inventory, Key, claim_line, claim_path, file_line, keys, path,
+};
 use crate::table;
 use crate::text::joined;
 

@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self) -> Result<bool> {
-        let inventory = self.artifacts.inventory_to_check()?;
+        let inventory = self.artifacts.inventory(true)?;
         let findings = collisions::find(&inventory, &self.with)?;
         let changes = match &self.against {
             Some(file) => {

@@ -2,14 +2,21 @@
 //! makes.
 //!
 //! The flags are passed to `cargo build` unchanged. Flags that are not listed here go after `--`.
+//! Cargo itself lists the files, including those that are up to date, so nothing is guessed from
+//! directories.
 
+use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::process::{self, Stdio};
 
+use anstream::ColorChoice;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::Value;
 
-use crate::failure::Result;
+use crate::artifact;
+use crate::failure::{Failure, Result, bail};
 use crate::inventory::Inventory;
-use crate::{artifact, cargo};
 
 /// The flags of `cargo build`: the name, the letter, the name of the value, and the help.
 const FLAGS: [(&str, &str, &str, &str); 25] = [
@@ -52,7 +59,7 @@ pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
     pub(crate) fn build(&self) -> Result<Vec<PathBuf>> {
-        cargo::build(&self.0)
+        build(&self.0)
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -118,17 +125,9 @@ pub(crate) struct Artifacts {
 }
 
 impl Artifacts {
-    pub(crate) fn inventory(&self) -> Result<Inventory> {
-        self.read(false)
-    }
-
-    /// Like [`inventory`](Self::inventory), for an answer that depends on the lock sites: refuses
-    /// an artifact that is named and has none.
-    pub(crate) fn inventory_to_check(&self) -> Result<Inventory> {
-        self.read(true)
-    }
-
-    fn read(&self, has_records: bool) -> Result<Inventory> {
+    /// Reads them. If `has_records`, an artifact that is named and has no lock sites is refused,
+    /// because the answer depends on them.
+    pub(crate) fn inventory(&self, has_records: bool) -> Result<Inventory> {
         if self.artifact.is_empty() {
             return artifact::read(&self.selection.build()?, false);
         }
@@ -143,6 +142,57 @@ impl Artifacts {
         let mut flags = self.selection.0.iter().rev();
         flags.find_map(|flag| flag.strip_prefix("--manifest-path="))
     }
+}
+
+/// Builds, with cargo's messages on the standard error. Returns the artifacts that can contain lock
+/// sites.
+fn build(flags: &[String]) -> Result<Vec<PathBuf>> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let color = match ColorChoice::global() {
+        ColorChoice::Always | ColorChoice::AlwaysAnsi => "always",
+        ColorChoice::Never => "never",
+        ColorChoice::Auto => "auto",
+    };
+    let output = process::Command::new(cargo)
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .args(["--color", color])
+        .args(flags)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::Input(format!("cannot run cargo: {error}")))?;
+    if !output.status.success() {
+        let code = output.status.code().map(u8::try_from);
+        return Err(Failure::Cargo(code.and_then(Result::ok).unwrap_or(101)));
+    }
+    let messages = output.stdout.split(|byte| *byte == b'\n');
+    let messages = messages.filter_map(|line| serde_json::from_slice(line).ok());
+    let mut files: Vec<PathBuf> = messages
+        .flat_map(|message: Value| artifacts(&message))
+        .collect();
+    files.sort();
+    files.dedup();
+    if files.is_empty() {
+        bail!("`cargo build` makes no program or library for this selection");
+    }
+    Ok(files)
+}
+
+fn artifacts(message: &Value) -> Vec<PathBuf> {
+    let mut kinds = message["target"]["kind"].as_array().into_iter().flatten();
+    // These run during the build, and are not part of the program.
+    let is_tool = kinds.any(|kind| kind == "proc-macro" || kind == "custom-build");
+    if message["reason"] != "compiler-artifact" || is_tool {
+        return Vec::new();
+    }
+    let files = message["filenames"].as_array().into_iter().flatten();
+    let files = files.chain(Some(&message["executable"]));
+    // Metadata, debug information and import libraries have no other lock sites than their
+    // artifact.
+    let others = ["rmeta", "d", "pdb", "dwp", "dSYM", "exp"].map(OsStr::new);
+    let files = files.filter_map(Value::as_str).map(PathBuf::from);
+    files
+        .filter(|file| file.extension().is_none_or(|it| !others.contains(&it)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -163,33 +163,32 @@ impl Guarded<'_> {
         let index = indexes.iter().find(says)?;
         let rule = index.columns.join(", ");
         let index_name = one_line(&index.name);
-        let message = match index.kind {
-            IndexKind::Primary => {
-                format!("`{name}` has one row for each key of the advisory lock `{lock}`")
-            }
-            IndexKind::Exclusion => format!(
-                "the exclusion constraint `{index_name}` already says a rule on the columns of the advisory lock `{lock}`"
+        let (message, help) = match index.kind {
+            IndexKind::Primary => (
+                format!("`{name}` has one row for each key of the advisory lock `{lock}`"),
+                &*format!(
+                    "lock that row instead, `SELECT … FROM {name} WHERE … FOR UPDATE`, unless it may not exist yet"
+                ),
             ),
-            _ => format!(
-                "the unique index `{index_name}` already allows one row for each ({rule}), as the advisory lock `{lock}` may"
+            IndexKind::Exclusion => (
+                format!(
+                    "the exclusion constraint `{index_name}` already says a rule on the columns of the advisory lock `{lock}`"
+                ),
+                "if the lock is for that rule alone, leave it out, and answer the error 23P01",
             ),
-        };
-        let help = match index.kind {
-            IndexKind::Primary => &*format!(
-                "lock that row instead, `SELECT … FROM {name} WHERE … FOR UPDATE`, unless it may not exist yet"
+            IndexKind::Plain | IndexKind::Unique => (
+                format!(
+                    "the unique index `{index_name}` already allows one row for each ({rule}), as the advisory lock `{lock}` may"
+                ),
+                if index.is_immediate {
+                    "if the lock is for that rule alone, leave it out: `INSERT … ON CONFLICT DO NOTHING`, or answer the error 23505"
+                } else {
+                    // `ON CONFLICT` does not accept a deferrable constraint:
+                    // https://www.postgresql.org/docs/current/sql-insert.html
+                    "if the lock is for that rule alone, leave it out: answer the error 23505, which can come with the commit; \
+                     the constraint is deferrable, so `ON CONFLICT` is refused"
+                },
             ),
-            IndexKind::Exclusion => {
-                "if the lock is for that rule alone, leave it out, and answer the error 23P01"
-            }
-            _ if index.is_immediate => {
-                "if the lock is for that rule alone, leave it out: `INSERT … ON CONFLICT DO NOTHING`, or answer the error 23505"
-            }
-            // `ON CONFLICT` does not accept a deferrable constraint:
-            // https://www.postgresql.org/docs/current/sql-insert.html
-            _ => {
-                "if the lock is for that rule alone, leave it out: answer the error 23505, which can come with the commit; \
-                 the constraint is deferrable, so `ON CONFLICT` is refused"
-            }
         };
         Some(self.advice(message, Vec::new(), help))
     }

@@ -10,9 +10,8 @@ use advisory_pattern::{
     Comparison, KeySpace, LockedKey, Part, Pattern, Permits, Record, Shape, encode_key,
 };
 
-use crate::declared_locks::DeclaredLocks;
 use crate::finding::{ADVICE, Finding, Place};
-use crate::inventory::{Inventory, Key, keys, path};
+use crate::inventory::{DeclaredLocks, Inventory, Key, keys, path};
 use crate::key_values;
 use crate::text::joined;
 
@@ -25,6 +24,8 @@ struct Site<'a> {
 
 struct SiteKey<'a> {
     key: Key<'a>,
+    /// In the form of a record.
+    encoded: &'a str,
     derivation: &'a str,
     /// The path of the declared lock that the key's expression names.
     declared: Option<String>,
@@ -32,16 +33,6 @@ struct SiteKey<'a> {
     values: Option<Vec<String>>,
     /// True if each element of a slice has a key.
     is_slice: bool,
-    /// `None` if the key is known only at run time.
-    comparable: Option<ComparableKey>,
-}
-
-/// The part of a key that decides which processes exclude each other. It lacks the names of
-/// placeholders.
-struct ComparableKey {
-    /// Compared if both are advisory locks.
-    number: String,
-    text: String,
 }
 
 /// Lock sites by the identity of a lock in two releases: its name, or its function.
@@ -125,10 +116,7 @@ fn replacements(old: &[Site<'_>], new: &[Site<'_>], release: &Release<'_>) -> Ve
         };
         let site = added.remove(at);
         let (was, is) = (path(gone.record), path(site.record));
-        if [&was, &is]
-            .iter()
-            .any(|path| release.allowed.contains(path))
-        {
+        if release.allowed.contains(&was) || release.allowed.contains(&is) {
             continue;
         }
         findings.push(Finding {
@@ -395,7 +383,7 @@ impl<'a> Site<'a> {
                 false
             });
         }
-        let is_unknown = |key: &&&SiteKey<'_>| key.comparable.is_none();
+        let is_unknown = |key: &&&SiteKey<'_>| key.key.known.is_none();
         let expressions: Vec<&SiteKey<'_>> = free.iter().filter(is_unknown).copied().collect();
         let are_rearranged = missing.iter().filter(is_unknown).any(|old| {
             let mut new = expressions.iter();
@@ -446,21 +434,7 @@ impl<'a> Site<'a> {
 }
 
 impl<'a> SiteKey<'a> {
-    /// A key that `record` has in this encoding.
-    fn new(key: Key<'a>, encoded: &str, record: &'a Record) -> Self {
-        let comparable = key.known.as_ref().map(|known| ComparableKey {
-            text: known.text().without_names().to_string(),
-            number: known.derived().map_or_else(
-                || encoded.to_owned(),
-                |_| {
-                    format!(
-                        "{} {}",
-                        record.derivation,
-                        encode_key(Some(&known.without_names()))
-                    )
-                },
-            ),
-        });
+    fn new(key: Key<'a>, encoded: &'a str, record: &'a Record) -> Self {
         let values = key.known.as_ref().and_then(|known| match known {
             LockedKey::Pattern(pattern) | LockedKey::IntPattern(_, pattern) => {
                 Some(key_values::of_pattern(pattern, &record.with))
@@ -473,11 +447,11 @@ impl<'a> SiteKey<'a> {
         });
         Self {
             key,
+            encoded,
             derivation: &record.derivation,
             declared: None,
             values,
             is_slice,
-            comparable,
         }
     }
 
@@ -494,8 +468,10 @@ impl<'a> SiteKey<'a> {
         }
     }
 
+    /// Returns `true` if processes with these keys exclude each other. The names of placeholders do
+    /// not matter.
     fn equals(&self, other: &Self, comparison: Comparison) -> bool {
-        let (here, there) = match (&self.comparable, &other.comparable) {
+        let (here, there) = match (&self.key.known, &other.key.known) {
             (Some(here), Some(there)) => (here, there),
             (None, None) => {
                 let text = |key: &Self| key_values::without_space(key.key.written);
@@ -505,10 +481,22 @@ impl<'a> SiteKey<'a> {
         };
         // A change of the declared lock's own key is a finding at its declaration.
         let is_same_lock = self.declared.is_some() && self.declared == other.declared;
+        let text = |key: &LockedKey| key.text().without_names().to_string();
         match comparison {
-            Comparison::Numbers => is_same_lock || here.number == there.number,
-            Comparison::Texts => is_same_lock || here.text == there.text,
+            Comparison::Numbers => is_same_lock || self.number(here) == other.number(there),
+            Comparison::Texts => is_same_lock || text(here) == text(there),
             Comparison::Disjoint => false,
+        }
+    }
+
+    /// What decides which number the key becomes.
+    fn number(&self, known: &LockedKey) -> String {
+        match known.derived() {
+            Some(_) => {
+                let key = encode_key(Some(&known.without_names()));
+                format!("{} {key}", self.derivation)
+            }
+            None => self.encoded.to_owned(),
         }
     }
 }

@@ -2,11 +2,9 @@
 //!
 //! Line numbers are not compared, because every edit would fail a build.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use advisory_pattern::{ClaimRecord, Record};
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
@@ -38,11 +36,6 @@ pub(crate) fn compare_sites(
         path,
         place: |site, from| Place::site(site, from, ""),
         json: json::site,
-        without_place: |site| Record {
-            line: 0,
-            version: String::new(),
-            ..site.clone()
-        },
     };
     kind.compare(&inventory.sites, &committed.sites, file)
 }
@@ -53,11 +46,6 @@ fn compare_claims(inventory: &Inventory, committed: &Inventory, file: &Path) -> 
         path: claim_path,
         place: Place::claim,
         json: json::claim,
-        without_place: |claim| ClaimRecord {
-            line: 0,
-            version: String::new(),
-            ..claim.clone()
-        },
     };
     kind.compare(&inventory.claims, &committed.claims, file)
 }
@@ -67,10 +55,9 @@ struct Kind<R> {
     path: fn(&R) -> String,
     place: fn(&R, Option<&Path>) -> Place,
     json: fn(&R) -> Value,
-    without_place: fn(&R) -> R,
 }
 
-impl<R: Ord> Kind<R> {
+impl<R> Kind<R> {
     fn compare(&self, program: &[R], committed: &[R], file: &Path) -> Vec<Finding> {
         let (name, shown) = (self.name, file.display());
         let finding = |message, place, notes| Finding {
@@ -82,48 +69,46 @@ impl<R: Ord> Kind<R> {
         };
         let mut old = self.unmatched(committed, program);
         let mut findings = Vec::new();
-        for record in self.unmatched(program, committed) {
+        for (record, now) in self.unmatched(program, committed) {
             let path = (self.path)(record);
-            let at = old.iter().position(|other| (self.path)(other) == path);
+            let at = old.iter().position(|(other, _)| (self.path)(other) == path);
             let (message, notes) = match at.map(|at| old.remove(at)) {
                 None => (format!("`{shown}` lacks the {name} {path}"), Vec::new()),
-                Some(before) => (
+                Some((_, before)) => (
                     format!("the {name} {path} has changed since `{shown}`"),
-                    changes(&(self.json)(before), &(self.json)(record)),
+                    changes(&before, &now),
                 ),
             };
             findings.push(finding(message, (self.place)(record, None), notes));
         }
-        findings.extend(old.into_iter().map(|record| {
+        findings.extend(old.into_iter().map(|(record, _)| {
             let message = format!("the program lacks the {name} {}", (self.path)(record));
             finding(message, (self.place)(record, Some(file)), Vec::new())
         }));
         findings
     }
 
-    /// The records that the others lack. Each record is matched with one other, because methods of
-    /// several types can be equal sites.
-    fn unmatched<'r>(&self, records: &'r [R], others: &[R]) -> Vec<&'r R> {
-        let mut counts: BTreeMap<R, usize> = BTreeMap::new();
-        for other in others {
-            *counts.entry((self.without_place)(other)).or_default() += 1;
-        }
-        let is_unmatched = |record: &&R| match counts.get_mut(&(self.without_place)(record)) {
-            Some(count) if *count > 0 => {
-                *count -= 1;
-                false
-            }
-            _ => true,
+    /// The records that the others lack, each with its JSON. Each record is matched with one other,
+    /// because methods of several types can be equal sites.
+    fn unmatched<'r>(&self, records: &'r [R], others: &[R]) -> Vec<(&'r R, Value)> {
+        let json = |record| {
+            let mut json = (self.json)(record);
+            (json["line"], json["crate_version"]) = (Value::Null, Value::Null);
+            json
         };
-        records.iter().filter(is_unmatched).collect()
+        let mut others: Vec<Value> = others.iter().map(json).collect();
+        let mut records: Vec<_> = records.iter().map(|it| (it, json(it))).collect();
+        records.retain(|(_, json)| {
+            let same = others.iter().position(|other| other == json);
+            same.map(|at| others.swap_remove(at)).is_none()
+        });
+        records
     }
 }
 
 fn changes(old: &Value, new: &Value) -> Vec<String> {
     let members = new.as_object().into_iter().flatten();
-    let changed = members.filter(|(member, value)| {
-        !matches!(member.as_str(), "line" | "crate_version") && old[member.as_str()] != **value
-    });
+    let changed = members.filter(|(member, value)| old[member.as_str()] != **value);
     let lines = changed.flat_map(|(member, value)| {
         [
             format!("- `{member}`: {}", old[member.as_str()]),

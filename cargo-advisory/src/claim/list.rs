@@ -150,7 +150,11 @@ impl Arguments {
         for states in [State::PENDING, &[State::Failed], &[State::Done]] {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(states));
-            let query = counts(table, &rows);
+            let query = format!(
+                "SELECT t.state, t.worker, count(*) AS rows, max(t.age) AS oldest, min(t.attempts) AS fewest, max(t.attempts) AS most \
+                 FROM ({}) AS t GROUP BY t.state, t.worker ORDER BY rows DESC",
+                fields(table, &rows)
+            );
             let counted = read(client, &query, &rows.binds, |row| queue.add(row)).await?;
             if let Err(why) = counted {
                 let names = joined(states.iter().map(|state| state.name()), ", ");
@@ -161,7 +165,12 @@ impl Arguments {
             let mut rows = Rows::of(table, &self.filters)?;
             let state = table.state();
             rows.add(format!("{error} IS NOT NULL AND {state} <> 'done'"));
-            let query = errors(table, &error, &rows);
+            let query = format!(
+                "SELECT t.state, t.error, count(*) AS rows, max(t.age) AS first, min(t.age) AS last \
+                 FROM ({}) AS t GROUP BY t.state, t.error ORDER BY rows DESC, t.error LIMIT {}",
+                fields(table, &rows),
+                ERRORS + 1
+            );
             let counted = read(client, &query, &rows.binds, |row| {
                 queue.errors.push(ErrorCount {
                     state: row.try_get("state")?,
@@ -179,7 +188,12 @@ impl Arguments {
         if let Some(state) = self.state {
             let mut rows = Rows::of(table, &self.filters)?;
             rows.add(table.of_states(&[state]));
-            let found = read(client, &one_by_one(table, &rows), &rows.binds, |row| {
+            let query = format!(
+                "{} ORDER BY age DESC NULLS LAST, key LIMIT {}",
+                fields(table, &rows),
+                MOST + 1
+            );
+            let found = read(client, &query, &rows.binds, |row| {
                 Ok(Row {
                     key: row.try_get("key")?,
                     state: row.try_get("state")?,
@@ -196,62 +210,25 @@ impl Arguments {
     }
 }
 
-/// The worker's name in `locked_by`. `#` and a UUID follow it.
-fn worker(table: &Resolved) -> String {
-    let by = table.column("locked_by").unwrap_or_default();
-    format!("split_part({by}::text, '#', 1)")
-}
-
-fn attempts(table: &Resolved) -> String {
-    table.column("attempts").unwrap_or("NULL".to_owned()) + "::int8"
-}
-
-fn counts(table: &Resolved, rows: &Rows) -> String {
+/// A query for what is shown of each row. `#` and a UUID follow the worker's name in `locked_by`.
+fn fields(table: &Resolved, rows: &Rows) -> String {
+    let column = |argument| table.column(argument).unwrap_or("NULL".to_owned());
     format!(
-        "SELECT t.state, t.worker, count(*) AS rows, max(t.age) AS oldest, min(t.attempts) AS fewest, max(t.attempts) AS most \
-         FROM (SELECT {} AS state, {} AS worker, {} AS age, {} AS attempts FROM {} WHERE {}) AS t GROUP BY t.state, t.worker \
-         ORDER BY rows DESC",
+        "SELECT {} AS key, {} AS state, {} AS age, {}::int8 AS attempts, split_part({}::text, '#', 1) AS worker, \
+         left({}::text, {LONGEST_ERROR}) AS error FROM {} WHERE {}",
+        table.key_text(),
         table.state(),
-        worker(table),
         table.age(),
-        attempts(table),
+        column("attempts"),
+        column("locked_by"),
+        column("error_message"),
         table.table.quoted(),
         rows.sql()
     )
 }
 
-fn errors(table: &Resolved, error: &str, rows: &Rows) -> String {
-    format!(
-        "SELECT t.state, t.error, count(*) AS rows, max(t.age) AS first, min(t.age) AS last \
-         FROM (SELECT {} AS state, left({error}::text, {LONGEST_ERROR}) AS error, {} AS age \
-         FROM {} WHERE {}) AS t GROUP BY t.state, t.error ORDER BY rows DESC, t.error LIMIT {}",
-        table.state(),
-        table.age(),
-        table.table.quoted(),
-        rows.sql(),
-        ERRORS + 1
-    )
-}
-
-fn one_by_one(table: &Resolved, rows: &Rows) -> String {
-    let error = table.column("error_message");
-    let error = error.unwrap_or("NULL".to_owned());
-    format!(
-        "SELECT {} AS key, {} AS state, {} AS age, {} AS attempts, {} AS worker, left({error}::text, {LONGEST_ERROR}) AS error FROM {} WHERE {} \
-         ORDER BY age DESC NULLS LAST, key LIMIT {}",
-        table.key_text(),
-        table.state(),
-        table.age(),
-        attempts(table),
-        worker(table),
-        table.table.quoted(),
-        rows.sql(),
-        MOST + 1
-    )
-}
-
 impl Queue {
-    /// Adds a row of [`counts`].
+    /// Adds the rows of one state and worker.
     fn add(&mut self, row: &tokio_postgres::Row) -> Result<(), tokio_postgres::Error> {
         let Some(state) = State::of_name(row.try_get("state")?) else {
             return Ok(());

@@ -66,63 +66,50 @@ impl Resolved {
             None => only_schema(&columns, wanted)?,
         };
         columns.retain(|column| column.schema == schema);
-        let types = columns
-            .iter()
-            .map(|it| (it.name.clone(), it.sql_type.clone()))
-            .collect();
-        let mut found = Self {
-            label: if is_named {
-                name
-            } else {
-                one_line(&format!("{schema}.{}", wanted.name))
-            },
-            table: JobTable {
-                schema: Some(schema),
-                ..wanted.clone()
-            },
-            types,
-            key: Vec::new(),
+        let label = if is_named {
+            name
+        } else {
+            one_line(&format!("{schema}.{}", wanted.name))
         };
-        found.take_key(&columns)?;
-        found.check()?;
-        Ok(found)
-    }
-
-    /// Takes the primary key of the table, or the claim's key if the table has none.
-    fn take_key(&mut self, columns: &[Column]) -> Result<()> {
-        let mut primary: Vec<&Column> = columns.iter().filter(|it| it.place.is_some()).collect();
-        primary.sort_by_key(|column| column.place);
-        let mut names: Vec<&String> = primary.iter().map(|column| &column.name).collect();
+        let types = columns.iter();
+        let types = types.map(|column| (column.name.clone(), column.sql_type.clone()));
+        let types: BTreeMap<String, String> = types.collect();
+        let mut table = JobTable {
+            schema: Some(schema),
+            ..wanted.clone()
+        };
+        // The primary key of the table, or the claim's key if the table has none.
+        columns.retain(|column| column.place.is_some());
+        columns.sort_by_key(|column| column.place);
+        let mut names: Vec<&String> = columns.iter().map(|column| &column.name).collect();
         if names.is_empty() {
-            names = self.table.claim.key.iter().collect();
+            names = table.claim.key.iter().collect();
         }
-        let typed = |name: &String| Some((name.clone(), self.types.get(name)?.clone()));
-        self.key = names.into_iter().filter_map(typed).collect();
-        if self.key.is_empty() {
-            let label = &self.label;
+        let typed = |name: &String| Some((name.clone(), types.get(name)?.clone()));
+        let key: Vec<_> = names.into_iter().filter_map(typed).collect();
+        if key.is_empty() {
             bail!(
                 "`{label}` has no primary key: write the columns that identify a row, `--key id`"
             );
         }
-        Ok(())
-    }
-
-    /// Checks that the table has the columns that every claim needs, and forgets the others that it
-    /// lacks.
-    fn check(&mut self) -> Result<()> {
         for argument in REQUIRED {
-            let column = self.table.column(argument);
-            if let Some(column) = column.filter(|column| !self.types.contains_key(*column)) {
-                let (label, option) = (&self.label, argument.replace('_', "-"));
-                bail!(
-                    "`{label}` has no column `{}`: write `--{option} COLUMN`",
-                    one_line(column)
-                );
+            let column = table.column(argument);
+            if let Some(column) = column.filter(|column| !types.contains_key(*column)) {
+                let (option, column) = (argument.replace('_', "-"), one_line(column));
+                bail!("`{label}` has no column `{column}`: write `--{option} COLUMN`");
             }
         }
-        let columns = &mut self.table.claim.columns;
-        columns.retain(|(_, column)| self.types.contains_key(column));
-        Ok(())
+        // Other columns that the table lacks are not used.
+        table
+            .claim
+            .columns
+            .retain(|(_, column)| types.contains_key(column));
+        Ok(Self {
+            table,
+            label,
+            types,
+            key,
+        })
     }
 
     pub(super) fn column(&self, argument: &str) -> Option<String> {

@@ -20,14 +20,6 @@ pub(super) struct Options {
     pub(super) refusal: Option<String>,
 }
 
-enum Use {
-    /// It has no effect on a program that opens one connection, or is the default.
-    Ignored,
-    Setting(&'static str),
-    /// The value is what to write instead.
-    Refused(&'static str),
-}
-
 /// The settings of a session that other libraries accept in a URL.
 const SETTINGS: &str = "\
     search_path timezone lock_timeout statement_timeout transaction_timeout idle_session_timeout \
@@ -71,12 +63,27 @@ ssl_min_protocol_version | TLSv1 TLSv1.1 TLSv1.2 | leave it out, the command spe
 ssl_max_protocol_version | TLSv1.3 | leave it out, the command speaks TLS 1.2 and 1.3";
 
 impl Options {
+    /// Takes an option; returns `false` if tokio-postgres reads it, or refuses it as unknown.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         if self.tls.set(name, value) {
             return true;
         }
-        let value = value.trim().to_owned();
-        match (name, value.as_str()) {
+        let (value, lower) = (value.trim(), name.to_lowercase());
+        if WITHOUT_EFFECT.split(' ').any(|known| known == lower) {
+            return true;
+        }
+        let setting = match lower.as_str() {
+            "schema" | "currentschema" => Some("search_path"),
+            other => SETTINGS.split(' ').find(|known| *known == other),
+        };
+        if let Some(setting) = setting {
+            // It is in the default, and some poolers accept no setting.
+            if (setting, value) != ("search_path", "public") {
+                self.settings.push((setting, value.to_owned()));
+            }
+            return true;
+        }
+        match (name, value) {
             ("keepalives_count", count) => match count.parse() {
                 Ok(count) => self.keepalives_retries = Some(count),
                 Err(_) => self.refuse(name, "write a number, `keepalives_count=6`"),
@@ -87,12 +94,22 @@ impl Options {
             ("target_session_attrs", "standby") => {
                 self.server = Some(TargetSessionAttrs::ReadOnly);
             }
-            _ => match what_of(name, &value) {
-                None => return false,
-                Some(Use::Ignored) => {}
-                Some(Use::Setting(setting)) => self.settings.push((setting, value)),
-                Some(Use::Refused(write)) => self.refuse(name, write),
-            },
+            ("target_session_attrs", "prefer-standby") => {
+                self.refuse(name, "write `standby` or `any`");
+            }
+            _ => {
+                let refused = REFUSED.lines().find_map(|line| {
+                    let (names, rest) = line.split_once(" | ")?;
+                    let is_it = names.split(' ').any(|known| known == name);
+                    rest.split_once(" | ").filter(|_| is_it)
+                });
+                let Some((accepted, write)) = refused else {
+                    return false;
+                };
+                if !accepted.split_whitespace().any(|known| known == value) {
+                    self.refuse(name, write);
+                }
+            }
         }
         true
     }
@@ -119,38 +136,6 @@ impl Options {
             config.options(joined(options.into_iter().chain(settings), " "));
         }
     }
-}
-
-/// The use of an option; `None` if tokio-postgres reads it, or refuses it as unknown.
-fn what_of(name: &str, value: &str) -> Option<Use> {
-    let lower = name.to_lowercase();
-    if WITHOUT_EFFECT.split(' ').any(|known| known == lower) {
-        return Some(Use::Ignored);
-    }
-    let setting = match lower.as_str() {
-        "schema" | "currentschema" => Some("search_path"),
-        other => SETTINGS.split(' ').find(|known| *known == other),
-    };
-    match setting {
-        // It is in the default, and some poolers accept no setting.
-        Some("search_path") if value == "public" => return Some(Use::Ignored),
-        Some(setting) => return Some(Use::Setting(setting)),
-        None => {}
-    }
-    let (accepted, write) = match (name, value) {
-        ("target_session_attrs", "prefer-standby") => ("", "write `standby` or `any`"),
-        _ => REFUSED.lines().find_map(|line| {
-            let (names, rest) = line.split_once(" | ")?;
-            let is_it = names.split(' ').any(|known| known == name);
-            rest.split_once(" | ").filter(|_| is_it)
-        })?,
-    };
-    let is_accepted = accepted.split_whitespace().any(|known| known == value);
-    Some(if is_accepted {
-        Use::Ignored
-    } else {
-        Use::Refused(write)
-    })
 }
 
 #[cfg(test)]

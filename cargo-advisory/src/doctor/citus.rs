@@ -41,16 +41,9 @@ impl Node {
     }
 }
 
-/// A table that Citus manages. It refuses the writes of leases and claims.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Managed {
-    /// `a reference table of Citus`
-    pub(super) kind: &'static str,
-    /// The statements that turn it into an ordinary table.
-    pub(super) fix: Vec<String>,
-}
-
-/// Looks at how Citus manages a table; `None` for an ordinary table. `name` is its name in SQL.
+/// Looks at how Citus manages a table: `a reference table of Citus`, and the statements that turn it
+/// into an ordinary one. `None` for an ordinary table; others refuse the writes of leases and claims.
+/// `name` is the table's name in SQL.
 pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>> {
     let table = format!("to_regclass({})::oid", literal(name));
     let question = format!(
@@ -75,41 +68,41 @@ pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Manage
     );
     let keys = rows(client, &question).await?;
     let keys = keys.iter().filter_map(|row| row.get(0)).map(str::to_owned);
-    Ok(Some(Managed::of(name, kind, keys.collect())))
+    Ok(Some(management(name, kind, keys.collect())))
 }
 
-impl Managed {
-    /// `kind` is a word of the question in [`managed`]. `foreign_keys` are the statements that drop
-    /// the foreign keys between the table and others that Citus manages.
-    fn of(name: &str, kind: &str, foreign_keys: Vec<String>) -> Self {
-        let undistribute = || vec![format!("SELECT undistribute_table({});", literal(name))];
-        let (kind, fix) = match kind {
-            "distributed" => ("a distributed table of Citus", undistribute()),
-            "reference" => ("a reference table of Citus", undistribute()),
-            "converted" => (
-                "a table that Citus manages since a foreign key connects it with a reference table",
-                foreign_keys,
-            ),
-            _ => ("a local table that Citus manages", undistribute()),
-        };
-        Self { kind, fix }
-    }
+type Managed = (&'static str, Vec<String>);
+
+/// `kind` is a word of the question in [`managed`]. `foreign_keys` are the statements that drop the
+/// foreign keys between the table and others that Citus manages.
+fn management(name: &str, kind: &str, foreign_keys: Vec<String>) -> Managed {
+    let kind = match kind {
+        "distributed" => "a distributed table of Citus",
+        "reference" => "a reference table of Citus",
+        "converted" => {
+            let kind =
+                "a table that Citus manages since a foreign key connects it with a reference table";
+            return (kind, foreign_keys);
+        }
+        _ => "a local table that Citus manages",
+    };
+    (
+        kind,
+        vec![format!("SELECT undistribute_table({});", literal(name))],
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Managed;
+    use super::management;
 
     #[test]
     fn a_table_that_a_foreign_key_has_converted_is_freed_by_dropping_that() {
         let drop = "ALTER TABLE job DROP CONSTRAINT job_tenant_fkey;".to_owned();
-        let converted = Managed::of("job", "converted", vec![drop.clone()]);
-        assert_eq!(converted.fix, [drop.as_str()]);
-        let reference = Managed::of("shop.\"Job's\"", "reference", vec![drop]);
-        assert_eq!(reference.kind, "a reference table of Citus");
-        assert_eq!(
-            reference.fix,
-            ["SELECT undistribute_table('shop.\"Job''s\"');"]
-        );
+        let (_, fix) = management("job", "converted", vec![drop.clone()]);
+        assert_eq!(fix, [drop.as_str()]);
+        let (kind, fix) = management("shop.\"Job's\"", "reference", vec![drop]);
+        assert_eq!(kind, "a reference table of Citus");
+        assert_eq!(fix, ["SELECT undistribute_table('shop.\"Job''s\"');"]);
     }
 }

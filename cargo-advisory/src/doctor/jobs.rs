@@ -2,8 +2,7 @@
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
-use super::facts::Facts;
-use super::{Diagnosis, Level, citus};
+use super::{Diagnosis, Level, Server, citus};
 use crate::database::rows;
 use crate::failure::Result;
 use crate::guard::literal;
@@ -55,47 +54,91 @@ struct Index {
 /// What is wrong with a table, and the statement that corrects it.
 type Problem = (Level, String, Option<String>);
 
-/// Checks that the job tables have the columns and indexes that the program's claims need.
-pub(super) async fn job_tables(
-    client: &Client,
-    facts: &Facts,
-    tables: &[JobTable],
-    unseen: Option<&String>,
-) -> Result<Diagnosis> {
-    let name = "job_tables";
-    let mut problems: Vec<Problem> = Vec::new();
-    for table in tables {
-        let label = table.label();
-        let columns = columns(client, table).await?;
-        if columns.is_empty() {
-            let what = format!("there is no table `{label}`, or this role may not see it");
-            problems.push((Level::Problem, what, None));
-            continue;
+impl Server<'_> {
+    /// Checks that the job tables have the columns and indexes that the program's claims need.
+    pub(super) async fn job_tables(&self) -> Result<Diagnosis> {
+        let name = "job_tables";
+        let mut problems: Vec<Problem> = Vec::new();
+        for table in &self.jobs {
+            let label = table.label();
+            let columns = columns(self.client, table).await?;
+            if columns.is_empty() {
+                let what = format!("there is no table `{label}`, or this role may not see it");
+                problems.push((Level::Problem, what, None));
+                continue;
+            }
+            check_columns(table, &columns, &mut problems);
+            if self.facts.citus.is_some()
+                && let Some((kind, fix)) = citus::managed(self.client, &table.quoted()).await?
+            {
+                let what = format!("`{label}` is {kind}, which refuses every claim");
+                let statements = (!fix.is_empty()).then(|| fix.join(" "));
+                problems.push((Level::Problem, what, statements));
+            }
+            check_indexes(table, &indexes_of(self.client, table).await?, &mut problems);
         }
-        check_columns(table, &columns, &mut problems);
-        if facts.citus.is_some()
-            && let Some(managed) = citus::managed(client, &table.quoted()).await?
-        {
-            let what = format!("`{label}` is {}, which refuses every claim", managed.kind);
-            let statements = (!managed.fix.is_empty()).then(|| managed.fix.join(" "));
-            problems.push((Level::Problem, what, statements));
+        if let Some(level) = problems.iter().map(|(level, ..)| *level).min() {
+            let message = joined(problems.iter().map(|(_, what, _)| what), "; ");
+            let fix = problems.into_iter().filter_map(|(.., fix)| fix);
+            return Ok(Diagnosis::new(name, level, message).fixes(fix));
         }
-        check_indexes(table, &indexes_of(client, table).await?, &mut problems);
+        if let Some(why) = &self.unseen {
+            let message = format!("not looked at: {why}");
+            return Ok(Diagnosis::new(name, Level::Unknown, message));
+        }
+        let message = match &*in_backticks(self.jobs.iter().map(JobTable::label)) {
+            "" => "no table has the columns of a claim".to_owned(),
+            names => format!("{names}: claims find their columns and their indexes"),
+        };
+        Ok(Diagnosis::fine(name, message))
     }
-    if let Some(level) = problems.iter().map(|(level, ..)| *level).min() {
-        let message = joined(problems.iter().map(|(_, what, _)| what), "; ");
-        let fix = problems.into_iter().filter_map(|(.., fix)| fix);
-        return Ok(Diagnosis::new(name, level, message).fixes(fix));
-    }
-    let names = in_backticks(tables.iter().map(JobTable::label));
-    Ok(match unseen {
-        Some(why) => Diagnosis::new(name, Level::Unknown, format!("not looked at: {why}")),
-        None if tables.is_empty() => Diagnosis::fine(name, "no table has the columns of a claim"),
-        None => {
-            let message = format!("{names}: claims find their columns and their indexes");
-            Diagnosis::fine(name, message)
+
+    /// Checks that times without a zone are written as the claims read them, in UTC.
+    pub(super) async fn time_zone(&self) -> Result<Diagnosis> {
+        let name = "time_zone";
+        let zone = one_line(self.facts.setting("TimeZone").unwrap_or_default());
+        let is_utc = UTC.split(' ').any(|name| name == zone);
+        let (mut local, mut fix, mut count) = (Vec::new(), Vec::new(), 0);
+        for table in &self.jobs {
+            for column in columns(self.client, table).await? {
+                let mut claims = table.claim.columns.iter();
+                if column.sql_type != "timestamp without time zone"
+                    || !claims.any(|(_, name)| *name == column.name)
+                {
+                    continue;
+                }
+                count += 1;
+                let default = column.default.to_lowercase();
+                let is_local = LOCAL.split(' ').any(|local| default.contains(local));
+                if is_local && !default.contains("utc") {
+                    let (label, shown) = (table.label(), one_line(&column.name));
+                    local.push(format!("`{shown}` of `{label}`"));
+                    let (table, column) = (table.quoted(), quoted(&column.name));
+                    fix.push(format!(
+                        "ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT (now() AT TIME ZONE 'UTC');"
+                    ));
+                }
+            }
         }
-    })
+        if !local.is_empty() {
+            let (level, when) = if is_utc {
+                let when = "which is UTC now: with another `TimeZone` rows would run early or late";
+                (Level::Advice, when.to_owned())
+            } else {
+                let when = "and claims read it as UTC: rows run early or late";
+                (Level::Problem, format!("which is `{zone}`, {when}"))
+            };
+            let local = local.join(", ");
+            let message = format!("the default of {local} writes the time of the session, {when}");
+            return Ok(Diagnosis::new(name, level, message).fixes(fix));
+        }
+        let message = match (count, &self.unseen) {
+            (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
+            (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
+            _ => format!("`{zone}`: times without a zone are written and read in UTC"),
+        };
+        Ok(Diagnosis::fine(name, message))
+    }
 }
 
 fn check_columns(table: &JobTable, columns: &[Column], problems: &mut Vec<Problem>) {
@@ -196,60 +239,6 @@ const UTC: &str = "UTC Etc/UTC GMT Etc/GMT UCT Etc/UCT Zulu Universal";
 /// The defaults that give the time of the session.
 const LOCAL: &str =
     "now() current_timestamp localtimestamp clock_timestamp() statement_timestamp()";
-
-/// Checks that times without a zone are written as the claims read them, in UTC.
-pub(super) async fn time_zone(
-    client: &Client,
-    facts: &Facts,
-    tables: &[JobTable],
-    unseen: Option<&String>,
-) -> Result<Diagnosis> {
-    let name = "time_zone";
-    let zone = one_line(facts.setting("TimeZone").unwrap_or_default());
-    let is_utc = UTC.split(' ').any(|name| name == zone);
-    let (mut local, mut fix, mut count) = (Vec::new(), Vec::new(), 0);
-    for table in tables {
-        for column in columns(client, table).await? {
-            let mut claims = table.claim.columns.iter();
-            if column.sql_type != "timestamp without time zone"
-                || !claims.any(|(_, name)| *name == column.name)
-            {
-                continue;
-            }
-            count += 1;
-            let default = column.default.to_lowercase();
-            if LOCAL.split(' ').any(|local| default.contains(local)) && !default.contains("utc") {
-                local.push(format!(
-                    "`{}` of `{}`",
-                    one_line(&column.name),
-                    table.label()
-                ));
-                let (table, column) = (table.quoted(), quoted(&column.name));
-                fix.push(format!(
-                    "ALTER TABLE {table} ALTER COLUMN {column} SET DEFAULT (now() AT TIME ZONE 'UTC');"
-                ));
-            }
-        }
-    }
-    if !local.is_empty() {
-        let (level, when) = if is_utc {
-            let when = "which is UTC now: with another `TimeZone` rows would run early or late";
-            (Level::Advice, when.to_owned())
-        } else {
-            let when = "and claims read it as UTC: rows run early or late";
-            (Level::Problem, format!("which is `{zone}`, {when}"))
-        };
-        let local = local.join(", ");
-        let message = format!("the default of {local} writes the time of the session, {when}");
-        return Ok(Diagnosis::new(name, level, message).fixes(fix));
-    }
-    let message = match (count, unseen) {
-        (0, Some(why)) => format!("`{zone}`; not looked at: {why}"),
-        (0, None) => format!("`{zone}`: no claim uses a time without a zone"),
-        _ => format!("`{zone}`: times without a zone are written and read in UTC"),
-    };
-    Ok(Diagnosis::fine(name, message))
-}
 
 async fn columns(client: &Client, table: &JobTable) -> Result<Vec<Column>> {
     let question = format!(

@@ -18,17 +18,6 @@ const PAGE: &str = concat!(
     "/advisory_runtime/guide/doctor/"
 );
 
-impl Level {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Problem => "problem",
-            Self::Advice => "advice",
-            Self::Unknown => "unknown",
-            Self::Fine => "fine",
-        }
-    }
-}
-
 pub(super) fn text(facts: &Facts, findings: &[Diagnosis]) -> String {
     let mut text = format!(
         "{BOLD}PostgreSQL {}, database `{}`, as role `{}`{BOLD:#}\n\n",

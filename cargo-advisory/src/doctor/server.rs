@@ -1,12 +1,13 @@
-//! Judges the server: its version, a standby, and the room in its lock table.
+//! Judges the server: its version, a standby, logical replication, and the room in its lock table.
 
-use tokio_postgres::{Client, SimpleQueryRow};
+use advisory_pattern::Record;
+use tokio_postgres::SimpleQueryRow;
 
 use super::facts::Facts;
-use super::{Diagnosis, Level, alter_system};
+use super::{Diagnosis, Level, Server, alter_system};
 use crate::database::{cell, rows};
 use crate::failure::Result;
-use crate::text::{joined, one_line};
+use crate::text::{joined, one_line, plural};
 
 /// The number of locks in the shared table, without those on the fast path and predicate locks.
 const USED: &str = "SELECT count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
@@ -25,6 +26,18 @@ const LARGEST: &str = "WITH prepared AS (SELECT x.virtualtransaction, p.gid, p.d
      LEFT JOIN prepared AS p ON l.pid IS NULL AND p.virtualtransaction = l.virtualtransaction \
      WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' \
      GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1 LIMIT 3";
+
+/// The tables that enabled subscriptions write. Those that this database also publishes come first.
+const SUBSCRIBED: &str = "SELECT format('%I.%I', n.nspname, c.relname), \
+     EXISTS (SELECT 1 FROM pg_catalog.pg_publication_tables AS p WHERE p.schemaname = n.nspname \
+     AND p.tablename = c.relname) \
+     FROM pg_catalog.pg_subscription AS s JOIN pg_catalog.pg_database AS d ON d.oid = s.subdbid \
+     JOIN pg_catalog.pg_subscription_rel AS r ON r.srsubid = s.oid \
+     JOIN pg_catalog.pg_class AS c ON c.oid = r.srrelid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE s.subenabled AND d.datname = current_database() ORDER BY 2 DESC, 1";
+
+const NAMED: usize = 3;
 
 /// The oldest version that this project supports.
 const OLDEST: u32 = 15;
@@ -72,38 +85,88 @@ fn capacity(facts: &Facts) -> u64 {
     facts.number("max_locks_per_transaction") * processes
 }
 
-/// `most_keys` is the greatest number of locks that one call of the program can take, and its name.
-pub(super) async fn lock_table(
-    client: &Client,
-    facts: &Facts,
-    most_keys: Option<&(u64, String)>,
-) -> Result<Diagnosis> {
-    let name = "lock_table";
-    let capacity = capacity(facts);
-    let used = rows(client, USED).await?;
-    let used: u64 = cell(&used, 0)
-        .and_then(|used| used.parse().ok())
-        .unwrap_or_default();
-    let left = capacity.saturating_sub(used);
-    let mut message = format!(
-        "{used} of {capacity} locks are in use, one for each key of a call; all sessions of the server share the remaining {left}"
-    );
-    let keys = most_keys.filter(|(keys, _)| *keys > left);
-    if let Some((keys, function)) = keys {
-        message = format!("{message}, and one call of `{function}` can take {keys}");
+/// The number of locks that a slice takes at most by default. An inventory does not have
+/// `max_keys`.
+const MANY: u64 = 64;
+
+/// The call that can take the most locks, after their number; `None` without a lock.
+pub(super) fn most_keys(sites: &[Record]) -> Option<(u64, &str)> {
+    let locks = sites.iter().filter(|site| site.scope != "lease");
+    let most = locks.map(|site| {
+        let keys = site.written.iter();
+        let keys = keys.map(|key| if key.contains("*>") { MANY } else { 1 });
+        (keys.sum(), &*site.function)
+    });
+    most.max()
+}
+
+impl Server<'_> {
+    /// Judges logical replication into this database, whose rows come from a server with its own locks.
+    pub(super) async fn logical_replication(&self) -> Diagnosis {
+        let name = "logical_replication";
+        let found = match rows(self.client, SUBSCRIBED).await {
+            Ok(found) => found,
+            // For example, an engine lacks these catalogs.
+            Err(failure) => {
+                let message = format!("cannot be determined: {failure}");
+                return Diagnosis::new(name, Level::Unknown, message);
+            }
+        };
+        let tables = |is_published: &str| -> Vec<String> {
+            let rows = found.iter().filter(|row| row.get(1) == Some(is_published));
+            rows.map(|row| one_line(row.get(0).unwrap_or_default()))
+                .collect()
+        };
+        let (both_ways, received) = (tables("t"), tables("f"));
+        if !both_ways.is_empty() {
+            let message = format!(
+                "{} received from another server and published, two ways or passed on: a lock on one server excludes nobody on another",
+                list(&both_ways)
+            );
+            Diagnosis::new(name, Level::Problem, message).fix(
+                "Let one server alone write these tables, and take their locks and leases there.",
+            )
+        } else if !received.is_empty() {
+            let message = format!(
+                "{} received from another server, whose sessions a lock here does not exclude",
+                list(&received)
+            );
+            Diagnosis::new(name, Level::Advice, message)
+            .fix("Write these tables, and take their locks and leases, on the server that publishes them.")
+        } else {
+            let message = "this database has no enabled subscription of PostgreSQL's own";
+            Diagnosis::fine(name, message)
+        }
     }
-    let level = match used.saturating_mul(100) / capacity.max(1) {
-        0..50 if keys.is_none() => return Ok(Diagnosis::fine(name, message)),
-        50..80 if keys.is_none() => Level::Advice,
-        _ => Level::Problem,
-    };
-    let largest = joined(rows(client, LARGEST).await?.iter().map(holder), "; ");
-    let message = format!(
-        "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {largest}"
-    );
-    Ok(Diagnosis::new(name, level, message)
-        .fix(twice_the_locks(facts))
-        .fix("Then restart the server."))
+
+    pub(super) async fn lock_table(&self, most_keys: Option<(u64, &str)>) -> Result<Diagnosis> {
+        let name = "lock_table";
+        let capacity = capacity(&self.facts);
+        let used = rows(self.client, USED).await?;
+        let used: u64 = cell(&used, 0)
+            .and_then(|used| used.parse().ok())
+            .unwrap_or_default();
+        let left = capacity.saturating_sub(used);
+        let mut message = format!(
+            "{used} of {capacity} locks are in use, one for each key of a call; all sessions of the server share the remaining {left}"
+        );
+        let keys = most_keys.filter(|(keys, _)| *keys > left);
+        if let Some((keys, function)) = keys {
+            message = format!("{message}, and one call of `{function}` can take {keys}");
+        }
+        let level = match used.saturating_mul(100) / capacity.max(1) {
+            0..50 if keys.is_none() => return Ok(Diagnosis::fine(name, message)),
+            50..80 if keys.is_none() => Level::Advice,
+            _ => Level::Problem,
+        };
+        let largest = joined(rows(self.client, LARGEST).await?.iter().map(holder), "; ");
+        let message = format!(
+            "{message}; without them locks fail with 53200, and no session can be opened. The largest holders: {largest}"
+        );
+        Ok(Diagnosis::new(name, level, message)
+            .fix(twice_the_locks(&self.facts))
+            .fix("Then restart the server."))
+    }
 }
 
 /// `19914 migrator in shop: 7700, of them 7698 advisory`
@@ -122,9 +185,17 @@ fn twice_the_locks(facts: &Facts) -> String {
     alter_system(setting, &(facts.number(setting) * 2).to_string())
 }
 
+/// `2 tables (public.booking, public.room) are`
+fn list(tables: &[String]) -> String {
+    let more = if tables.len() > NAMED { ", …" } else { "" };
+    let names = joined(tables.iter().take(NAMED), ", ");
+    let is = if tables.len() == 1 { "is" } else { "are" };
+    format!("{} ({names}{more}) {is}", plural(tables.len(), "table"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{capacity, twice_the_locks, version};
+    use super::{capacity, list, twice_the_locks, version};
     use crate::doctor::Level;
     use crate::doctor::facts::Facts;
 
@@ -162,5 +233,17 @@ mod tests {
         assert_eq!(fix, "ALTER SYSTEM SET max_locks_per_transaction = 128;");
         settings.push(("autovacuum_worker_slots", "16", None));
         assert_eq!(capacity(&Facts::with(&settings)), 64 * 140);
+    }
+
+    #[test]
+    fn three_tables_are_named_and_all_are_counted() {
+        for (count, expected) in [
+            (1, "1 table (t0) is"),
+            (3, "3 tables (t0, t1, t2) are"),
+            (4, "4 tables (t0, t1, t2, …) are"),
+        ] {
+            let tables: Vec<String> = (0..count).map(|at| format!("t{at}")).collect();
+            assert_eq!(list(&tables), expected);
+        }
     }
 }

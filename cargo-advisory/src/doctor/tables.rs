@@ -1,102 +1,77 @@
 //! Judges the lease table and the job tables: row-level security, and unlogged tables.
 
-use tokio_postgres::Client;
-
-use super::facts::Facts;
-use super::{Diagnosis, Level};
-use crate::database::{cell, identifier, rows};
+use super::{Diagnosis, Level, Server};
+use crate::database::{identifier, rows};
 use crate::guard::literal;
 use crate::job_table::JobTable;
 use crate::text::in_backticks;
 
-/// The tables that exist, with what is known of each.
-pub(super) struct Tables {
-    known: Vec<Known>,
-    /// The reason why job tables are not among them.
-    unseen: Option<String>,
-}
-
-struct Known {
-    name: String,
-    /// True if this role sees only the rows that a policy shows it.
-    is_filtered: bool,
-    is_unlogged: bool,
-}
-
-impl Tables {
-    /// Looks at the lease table, by its name, and at the job tables.
-    pub(super) async fn look(
-        client: &Client,
-        lease_table: &str,
-        jobs: &[JobTable],
-        unseen: Option<String>,
-    ) -> Self {
-        let mut names = vec![lease_table.to_owned()];
-        names.extend(jobs.iter().map(JobTable::quoted));
-        let mut known = Vec::new();
-        for name in names {
+impl Server<'_> {
+    /// Judges which rows this role sees, and which rows a crash leaves. A role to which policies
+    /// apply reads no rows, and gets no error. An unlogged table is empty after a crash.
+    pub(super) async fn rows_of_tables(&self) -> [Diagnosis; 2] {
+        let (mut all, mut filtered, mut unlogged) = (Vec::new(), Vec::new(), Vec::new());
+        let jobs = self.jobs.iter().map(JobTable::quoted);
+        for table in [self.lease_table.clone()].into_iter().chain(jobs) {
             // Another diagnosis reports a missing right to the schema.
-            let found = rows(client, &question(&name)).await.unwrap_or_default();
-            let is = |at: usize| cell(&found, at) == Some("t");
-            if !found.is_empty() {
-                known.push(Known {
-                    is_filtered: is(0),
-                    is_unlogged: is(1),
-                    name,
-                });
+            let found = rows(self.client, &question(&table)).await;
+            let Some(row) = found.unwrap_or_default().pop() else {
+                continue;
+            };
+            if row.get(0) == Some("t") {
+                filtered.push(table.clone());
             }
+            if row.get(1) == Some("t") {
+                unlogged.push(table.clone());
+            }
+            all.push(table);
         }
-        Self { known, unseen }
-    }
-
-    /// A role to which policies apply reads no rows, and gets no error.
-    pub(super) fn row_security(&self, facts: &Facts) -> Diagnosis {
-        let (name, role) = ("row_security", identifier(&facts.role));
-        let filtered: Vec<&Known> = self.known.iter().filter(|it| it.is_filtered).collect();
-        if filtered.is_empty() {
-            return self.fine(name, "no policy hides rows of these tables from this role");
-        }
-        let message = format!(
-            "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it, \
-             and a job is never claimed",
-            facts.role,
-            in_backticks(filtered.iter().map(|table| &table.name))
-        );
-        Diagnosis::new(name, Level::Problem, message).fixes(filtered.iter().map(|table| {
-            format!(
-                "CREATE POLICY advisory ON {} FOR ALL TO {role} USING (true) WITH CHECK (true);",
-                table.name
-            )
-        }))
-    }
-
-    /// An unlogged table is empty after a crash.
-    pub(super) fn unlogged(&self) -> Diagnosis {
-        let name = "unlogged_tables";
-        let unlogged: Vec<&Known> = self.known.iter().filter(|it| it.is_unlogged).collect();
-        if unlogged.is_empty() {
-            return self.fine(name, "these tables keep their rows after a crash");
-        }
-        let message = format!(
-            "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and \
-             jobs are gone",
-            in_backticks(unlogged.iter().map(|table| &table.name)),
-            if unlogged.len() == 1 { "is" } else { "are" }
-        );
-        let fix = |table: &&Known| format!("ALTER TABLE {} SET LOGGED;", table.name);
-        Diagnosis::new(name, Level::Problem, message).fixes(unlogged.iter().map(fix))
-    }
-
-    /// The answer if nothing is wrong, with the names of the tables.
-    fn fine(&self, name: &'static str, what: &str) -> Diagnosis {
-        let mut message = match in_backticks(self.known.iter().map(|table| &table.name)) {
-            none if none.is_empty() => "there is no lease table".to_owned(),
-            names => format!("{names}: {what}"),
+        let (names, unseen) = (in_backticks(&all), self.unseen.iter());
+        let unseen = unseen.map(|why| format!("; not looked at: {why}"));
+        let unseen: String = unseen.collect();
+        let fine = |name, what: &str| {
+            let said = match &*names {
+                "" => "there is no lease table".to_owned(),
+                names => format!("{names}: {what}"),
+            };
+            Diagnosis::fine(name, said + &unseen)
         };
-        if let Some(why) = &self.unseen {
-            message = format!("{message}; not looked at: {why}");
-        }
-        Diagnosis::fine(name, message)
+        let role = identifier(&self.facts.role);
+        let row_security = if filtered.is_empty() {
+            fine(
+                "row_security",
+                "no policy hides rows of these tables from this role",
+            )
+        } else {
+            let message = format!(
+                "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it,                  and a job is never claimed",
+                self.facts.role,
+                in_backticks(&filtered)
+            );
+            let policy = |table| {
+                format!(
+                    "CREATE POLICY advisory ON {table} FOR ALL TO {role} USING (true) WITH CHECK (true);"
+                )
+            };
+            let fixes = filtered.iter().map(policy);
+            Diagnosis::new("row_security", Level::Problem, message).fixes(fixes)
+        };
+        let unlogged_tables = if unlogged.is_empty() {
+            fine(
+                "unlogged_tables",
+                "these tables keep their rows after a crash",
+            )
+        } else {
+            let message = format!(
+                "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and                  jobs are gone",
+                in_backticks(&unlogged),
+                if unlogged.len() == 1 { "is" } else { "are" }
+            );
+            let fix = |table| format!("ALTER TABLE {table} SET LOGGED;");
+            let fixes = unlogged.iter().map(fix);
+            Diagnosis::new("unlogged_tables", Level::Problem, message).fixes(fixes)
+        };
+        [row_security, unlogged_tables]
     }
 }
 

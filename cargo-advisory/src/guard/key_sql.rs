@@ -20,13 +20,6 @@ pub(super) enum KeySql {
     OfRow(Option<i32>, String),
 }
 
-/// A column and the types that render as its shape. The migration checks the column's type.
-pub(super) struct TypedColumn {
-    pub(super) placeholder: String,
-    pub(super) column: String,
-    pub(super) types: &'static [&'static str],
-}
-
 impl Guard {
     /// The SQL of the lock's key. The error names the part that SQL cannot compute.
     pub(super) fn key_sql(&self) -> Result<KeySql, String> {
@@ -56,16 +49,6 @@ impl Guard {
         })
     }
 
-    pub(super) fn typed_columns(&self) -> Vec<TypedColumn> {
-        let text = self.key.text();
-        let columns = text.placeholders().map(|placeholder| TypedColumn {
-            placeholder: placeholder.name(),
-            column: self.column(placeholder),
-            types: types(shape_of(placeholder)),
-        });
-        columns.collect()
-    }
-
     fn pattern_sql(&self, pattern: &Pattern) -> Result<String, String> {
         let mut text = String::new();
         for part in &pattern.parts {
@@ -88,8 +71,9 @@ fn shape_of(placeholder: &Placeholder) -> Shape {
     placeholder.rendered_shape(|_| Shape::Text)
 }
 
-const fn types(shape: Shape) -> &'static [&'static str] {
-    match shape {
+/// The types of columns that render as the placeholder's shape. The migration checks the column's.
+pub(super) fn types(placeholder: &Placeholder) -> &'static [&'static str] {
+    match shape_of(placeholder) {
         Shape::Int | Shape::Uint => &["int2", "int4", "int8"],
         Shape::Uuid => &["uuid"],
         Shape::Date => &["date"],

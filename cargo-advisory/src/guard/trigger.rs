@@ -6,7 +6,7 @@ use advisory_pattern::Derivation;
 use advisory_runtime::__private::qualify;
 use advisory_runtime::Key;
 
-use super::key_sql::KeySql;
+use super::key_sql::{KeySql, types};
 use super::{Guard, halves, literal};
 use crate::database::identifier;
 use crate::text::{joined, one_line};
@@ -152,19 +152,19 @@ impl Guard {
     fn write_type_check(&self, text: &mut String) {
         text.push_str("DO $advisory$\nBEGIN\n");
         let table = self.table.sql();
-        for column in self.typed_columns() {
-            let (types, one) = (column.types.join(", "), column.types[0]);
-            let differs = qualify(&format!("<> ALL ('{{{types}}}'::regtype[])"));
+        for placeholder in self.key.text().placeholders() {
+            let (name, value) = (placeholder.name(), self.column(placeholder));
+            let types = types(placeholder);
+            let differs = types.join(", ");
+            let differs = qualify(&format!("<> ALL ('{{{differs}}}'::regtype[])"));
             let message = literal(&format!(
-                "the column of the placeholder <{}> has the type %, and the key needs {}",
-                column.placeholder,
-                column.types.join(" or ")
+                "the column of the placeholder <{name}> has the type %, and the key needs {}",
+                types.join(" or ")
             ));
             let hint = literal(&format!(
-                "Write the migration with --column \"{}=…::{one}\".",
-                column.placeholder
+                "Write the migration with --column \"{name}=…::{}\".",
+                types[0]
             ));
-            let value = &column.column;
             let found = format!(
                 "(SELECT pg_catalog.pg_typeof({value}) FROM (SELECT (NULL::{table}).*) AS written)"
             );

@@ -7,9 +7,8 @@ use advisory_runtime::monitor::{
     Activity, Backend, ClaimedRow, Holder, HolderId, Lease, Locks, Scope, State,
 };
 
-use super::lock_name::{label, names};
+use super::lock_name::names;
 use super::renewal;
-use super::tree::{self, Content};
 use crate::display_width::cut;
 use crate::duration::short;
 use crate::text::{joined, one_line};
@@ -34,60 +33,37 @@ pub(super) const BACKEND: usize = 4;
 const STATE: usize = 5;
 pub(super) const QUERY: usize = 6;
 
-/// A line of the tree of locks.
-pub(super) fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 7] {
-    let branch = &line.branch;
-    let mut cells: [String; 7] = Default::default();
-    let mut holds = |label: String, holder: Option<&Holder>| {
-        cells[LABEL] = label;
-        let Some(holder) = holder else { return };
-        cells[SCOPE] = match (holder.scope, holder.mode) {
-            (None, Mode::Exclusive) => String::new(),
-            (None, Mode::Shared) => "shared".to_owned(),
-            (Some(_), _) => scope_and_mode(holder),
-        };
-        match &holder.id {
-            HolderId::Backend(pid) => backend(&mut cells, locks, *pid),
-            HolderId::Prepared {
-                gid, owner, age, ..
-            } => {
-                cells[TRANSACTION] = short(*age);
-                cells[BACKEND] = one_line(owner);
-                cells[STATE] = format!("prepared as '{}'", one_line(gid));
-            }
-            _ => {}
-        }
+pub(super) type Row = [String; 7];
+
+/// A line of the tree of locks with a session, or a prepared transaction, that holds a lock.
+pub(super) fn holder_row(locks: &Locks, label: String, holder: Option<&Holder>) -> Row {
+    let mut cells = Row::default();
+    cells[LABEL] = label;
+    let Some(holder) = holder else { return cells };
+    cells[SCOPE] = match (holder.scope, holder.mode) {
+        (None, Mode::Exclusive) => String::new(),
+        (None, Mode::Shared) => "shared".to_owned(),
+        (Some(_), _) => scope_and_mode(holder),
     };
-    match line.content {
-        Content::Lock(lock, holder) => {
-            holds(format!("{branch}{}", label(lock.key, &lock.names)), holder);
+    match &holder.id {
+        HolderId::Backend(pid) => backend(&mut cells, locks, *pid),
+        HolderId::Prepared {
+            gid, owner, age, ..
+        } => {
+            cells[TRANSACTION] = short(*age);
+            cells[BACKEND] = one_line(owner);
+            cells[STATE] = format!("prepared as '{}'", one_line(gid));
         }
-        Content::Group(lock, count) => {
-            let label = match names(&lock.names) {
-                none if none.is_empty() => format!("{branch}{count} locks without a name"),
-                named => format!("{branch}{named}: {count} locks"),
-            };
-            holds(label, lock.holders.first());
-        }
-        Content::OtherHolder(holder) => holds(format!("{branch}also held by"), Some(holder)),
-        Content::Waiter(waiter) => {
-            let mode = if waiter.mode == Mode::Shared {
-                ", shared"
-            } else {
-                ""
-            };
-            cells[LABEL] = format!("{branch}waits {}{mode}", short(waiter.waited));
-            backend(&mut cells, locks, waiter.pid);
-        }
-        Content::Try(one) => {
-            cells[LABEL] = format!("{branch}tried, {} ago", short(one.ago));
-            backend(&mut cells, locks, one.pid);
-        }
-        Content::Blocker { pid, kind } => {
-            cells[LABEL] = format!("{branch}held up by a {} lock of", lock_kind(kind));
-            backend(&mut cells, locks, pid);
-        }
+        _ => {}
     }
+    cells
+}
+
+/// A line of the tree of locks with a session that holds none of them.
+pub(super) fn session_row(locks: &Locks, label: String, pid: i32) -> Row {
+    let mut cells = Row::default();
+    cells[LABEL] = label;
+    backend(&mut cells, locks, pid);
     cells
 }
 
@@ -100,7 +76,7 @@ pub(crate) fn lock_kind(kind: &str) -> &str {
     }
 }
 
-fn backend(cells: &mut [String; 7], locks: &Locks, pid: i32) {
+fn backend(cells: &mut Row, locks: &Locks, pid: i32) {
     if pid == 0 {
         "prepared transaction".clone_into(&mut cells[STATE]);
         return;

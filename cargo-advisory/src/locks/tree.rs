@@ -8,31 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use advisory_runtime::Mode;
-use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
+use advisory_runtime::monitor::{HolderId, Lock, Locks, Scope};
 
-use super::lock_name::names;
-
-pub(crate) struct Line<'l> {
-    pub(crate) branch: String,
-    pub(crate) content: Content<'l>,
-}
-
-pub(crate) enum Content<'l> {
-    /// A lock and its first holder.
-    Lock(&'l Lock, Option<&'l Holder>),
-    /// Several locks of one session that have one name, or none: the first of them, and their
-    /// number.
-    Group(&'l Lock, usize),
-    OtherHolder(&'l Holder),
-    Waiter(&'l Waiter),
-    /// A backend that has tried to get the lock above.
-    Try(&'l Try),
-    /// A backend that blocks the one above with a lock of this kind.
-    Blocker {
-        pid: i32,
-        kind: &'l str,
-    },
-}
+use super::cells::{Row, holder_row, lock_kind, session_row};
+use super::lock_name::{label, names};
+use crate::duration::short;
 
 /// The common part of locks of one session that differ only in their numbers: the process id, the
 /// name, `true` if they are session-level, and `true` if they are shared.
@@ -48,12 +28,12 @@ struct Tree<'l> {
     groups: BTreeMap<GroupKey, Vec<usize>>,
     shown: BTreeSet<usize>,
     blockers: BTreeSet<i32>,
-    lines: Vec<Line<'l>>,
+    rows: Vec<Row>,
 }
 
 /// Orders the wanted locks. The one with the longest wait comes first. Those for which nobody waits
 /// are ordered by process.
-pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool) -> Vec<Line<'l>> {
+pub(super) fn rows(locks: &Locks, wanted: &[usize], is_grouped: bool) -> Vec<Row> {
     let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
     for at in wanted.iter().filter(|_| is_grouped) {
         if let Some(key) = group_key(&locks.locks[*at]) {
@@ -73,7 +53,7 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool)
         groups,
         shown: BTreeSet::new(),
         blockers: BTreeSet::new(),
-        lines: Vec::new(),
+        rows: Vec::new(),
     };
     let mut order = wanted.to_vec();
     order.sort_by_key(|at| {
@@ -91,7 +71,7 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize], is_grouped: bool)
     for at in &order {
         tree.lock(*at, "", "");
     }
-    tree.lines
+    tree.rows
 }
 
 /// The group of a lock that one session holds and nobody else asks for.
@@ -114,43 +94,58 @@ pub(super) fn pids(lock: &Lock) -> impl Iterator<Item = i32> + '_ {
     })
 }
 
-impl<'l> Tree<'l> {
+impl Tree<'_> {
     /// `first` is drawn before the lock, `rest` before what is below it.
     fn lock(&mut self, at: usize, first: &str, rest: &str) {
         if !self.shown.insert(at) {
             return;
         }
-        let lock = &self.locks.locks[at];
+        let (locks, lock) = (self.locks, &self.locks.locks[at]);
         if let Some(group) = group_key(lock).and_then(|key| self.groups.get(&key)) {
             let count = group.len();
+            let label = match &*names(&lock.names) {
+                "" => format!("{first}{count} locks without a name"),
+                named => format!("{first}{named}: {count} locks"),
+            };
             self.shown.extend(group.iter().copied());
-            self.push(first, Content::Group(lock, count));
+            self.rows
+                .push(holder_row(locks, label, lock.holders.first()));
             return;
         }
-        self.push(first, Content::Lock(lock, lock.holders.first()));
+        let label = format!("{first}{}", label(lock.key, &lock.names));
+        self.rows
+            .push(holder_row(locks, label, lock.holders.first()));
         for holder in lock.holders.iter().skip(1) {
-            self.push(rest, Content::OtherHolder(holder));
+            let label = format!("{rest}also held by");
+            self.rows.push(holder_row(locks, label, Some(holder)));
         }
         for pid in pids(lock) {
             self.push_blockers(pid, rest);
         }
-        let waiters = lock.waiters.iter().map(Content::Waiter);
-        let below: Vec<_> = waiters.chain(lock.tries.iter().map(Content::Try)).collect();
-        let last = below.len().saturating_sub(1);
-        for (nth, content) in below.into_iter().enumerate() {
-            let (branch, below) = match nth {
-                nth if nth == last => ("└─ ", "   "),
+        let mut left = lock.waiters.len() + lock.tries.len();
+        let mut branch = || {
+            left -= 1;
+            match left {
+                0 => ("└─ ", "   "),
                 _ => ("├─ ", "│  "),
+            }
+        };
+        for waiter in &lock.waiters {
+            let ((branch, below), waited) = (branch(), short(waiter.waited));
+            let mode = match waiter.mode {
+                Mode::Exclusive => "",
+                Mode::Shared => ", shared",
             };
-            let held = match content {
-                Content::Waiter(waiter) => self.held.get(&waiter.pid).cloned(),
-                _ => None,
-            };
-            self.push(&format!("{rest}{branch}"), content);
+            let label = format!("{rest}{branch}waits {waited}{mode}");
+            self.rows.push(session_row(locks, label, waiter.pid));
             let below = format!("{rest}{below}");
-            for at in held.unwrap_or_default() {
+            for at in self.held.get(&waiter.pid).cloned().unwrap_or_default() {
                 self.lock(at, &below, &below);
             }
+        }
+        for one in &lock.tries {
+            let label = format!("{rest}{}tried, {} ago", branch().0, short(one.ago));
+            self.rows.push(session_row(locks, label, one.pid));
         }
     }
 
@@ -166,16 +161,10 @@ impl<'l> Tree<'l> {
         };
         for pid in backend.blocked_by.iter().copied() {
             if self.blockers.insert(pid) {
-                self.push(before, Content::Blocker { pid, kind });
+                let label = format!("{before}held up by a {} lock of", lock_kind(kind));
+                self.rows.push(session_row(self.locks, label, pid));
                 self.push_blockers(pid, before);
             }
         }
-    }
-
-    fn push(&mut self, branch: &str, content: Content<'l>) {
-        self.lines.push(Line {
-            branch: branch.to_owned(),
-            content,
-        });
     }
 }

@@ -8,7 +8,7 @@ use advisory_runtime::monitor::{Lease, LeaseSummary, Lock, Name};
 
 use super::Snapshot;
 use super::cells::{
-    BACKEND, DONE, EXPIRED, HELD, LABEL, OVERDUE, QUERY, RUNNING, TRANSACTION, claim, lease, row,
+    BACKEND, DONE, EXPIRED, HELD, LABEL, OVERDUE, QUERY, RUNNING, TRANSACTION, claim, lease,
 };
 use super::{age, causes, renewal, tree};
 use crate::columns::Columns;
@@ -71,19 +71,17 @@ fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> Strin
 
 fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> String {
     let locks = &snapshot.locks;
-    let mut lines = tree::lines(locks, &snapshot.wanted, snapshot.filter.is_none());
+    let mut rows = tree::rows(locks, &snapshot.wanted, snapshot.filter.is_none());
     // Nobody would see the rest, and it would only make the columns wider.
-    lines.truncate(most.unwrap_or(usize::MAX));
-    let rows: Vec<[String; 7]> = lines.iter().map(|line| row(locks, line)).collect();
-    let fitting = fitted(&rows, width);
-    let locks = LOCKS.draw(fitting.as_ref().unwrap_or(&rows), width);
+    rows.truncate(most.unwrap_or(usize::MAX));
+    let fitting = fitted(&LOCKS, &rows, width, &LOCK_STEPS);
+    let locks = LOCKS.draw(&fitting.unwrap_or(rows), width);
     let leases = snapshot.leases.as_ref().map(lease_rows);
-    let leases = fitted_leases(leases.unwrap_or_default(), width);
-    let leases = LEASES.draw(&leases, width);
+    let fitting = fitted(&LEASES, &leases.unwrap_or_default(), width, &LEASE_STEPS);
+    let leases = LEASES.draw(&fitting.unwrap_or_else(|rows| rows), width);
     let claims = snapshot.claims.rows.iter();
     let claims = claim_rows(claims.map(|(table, row)| claim(table, row)));
-    let columns = [2, 1, 0].map(|at| (at, SHORTEST_NAME));
-    let fitting = narrowed(&CLAIMS, &claims, width, &columns);
+    let fitting = fitted(&CLAIMS, &claims, width, &CLAIM_STEPS);
     let claims = CLAIMS.draw(&fitting.unwrap_or(claims), width);
     let tables = [locks, leases, claims].into_iter();
     let tables = tables.filter(|table| !table.is_empty());
@@ -171,69 +169,70 @@ fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
     all
 }
 
-/// Makes the table as narrow as the screen, so that each row is one line. Shortens queries, then
-/// leaves out the ages of transactions and the queries, and shortens names last. The causes below
-/// the table show their queries. `None` if the screen is too narrow for that.
-fn fitted(rows: &[[String; 7]], width: Option<usize>) -> Option<Vec<[String; 7]>> {
-    let mut rows = rows.to_vec();
-    for dropped in [None, Some(TRANSACTION), Some(QUERY)] {
-        if let Some(column) = dropped {
-            for row in &mut rows {
-                row[column].clear();
-            }
-        }
-        if let Some(fitting) = narrowed(&LOCKS, &rows, width, &[(QUERY, SHORTEST)]) {
-            return Some(fitting);
-        }
+/// A step that makes a table narrower: a change of each row, and the columns that are then cut in
+/// this order, each down to its shortest width.
+type Step<const N: usize> = (fn(&mut [String; N]), &'static [(usize, usize)]);
+
+/// Shortens queries, then leaves out the ages of transactions and the queries, and shortens names
+/// last. The causes below the table show their queries.
+const LOCK_STEPS: [Step<7>; 4] = [
+    (|_| (), &[(QUERY, SHORTEST)]),
+    (|row| row[TRANSACTION].clear(), &[(QUERY, SHORTEST)]),
+    (|row| row[QUERY].clear(), &[]),
+    (
+        without_role,
+        &[(BACKEND, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)],
+    ),
+];
+/// Shortens names, then leaves out the tokens.
+const LEASE_STEPS: [Step<7>; 3] = [
+    (|_| (), &[(HOLDER, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)]),
+    (
+        |row| row[TOKEN].clear(),
+        &[(HOLDER, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)],
+    ),
+    (|_| (), &[(HOLDER, SHORTEST_NAME), (LABEL, SHORTEST_NAME)]),
+];
+const CLAIM_STEPS: [Step<5>; 1] = [(
+    |_| (),
+    &[(2, SHORTEST_NAME), (1, SHORTEST_NAME), (0, SHORTEST_NAME)],
+)];
+
+/// Leaves the program, without the role and the address.
+fn without_role(row: &mut [String; 7]) {
+    if let Some(end) = row[BACKEND].find(" (") {
+        row[BACKEND].truncate(end);
     }
-    for row in &mut rows {
-        // The program without the role and the address.
-        if let Some(end) = row[BACKEND].find(" (") {
-            row[BACKEND].truncate(end);
-        }
-    }
-    let names = [(BACKEND, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)];
-    narrowed(&LOCKS, &rows, width, &names)
 }
 
-/// Makes the table of leases as narrow as the screen: shortens names, then leaves out the tokens.
-fn fitted_leases(mut rows: Vec<[String; 7]>, width: Option<usize>) -> Vec<[String; 7]> {
-    let (short, whole) = (SHORTEST_NAME, SHORTEST_LABEL);
-    for (is_without, shortest) in [(false, whole), (true, whole), (true, short)] {
-        if is_without {
-            for row in &mut rows {
-                row[TOKEN].clear();
-            }
-        }
-        let names = [(HOLDER, SHORTEST_NAME), (LABEL, shortest)];
-        if let Some(fitting) = narrowed(&LEASES, &rows, width, &names) {
-            return fitting;
-        }
-    }
-    rows
-}
-
-/// Makes a table as narrow as the screen by cutting columns in the given order, each down to its
-/// shortest width. `None` if that is not enough.
-fn narrowed<const N: usize>(
+/// Makes a table as narrow as the screen, so that each row is one line, in as few steps as possible.
+/// If all are not enough, the error has the rows without what the steps leave out.
+fn fitted<const N: usize>(
     grid: &Columns<N>,
     rows: &[[String; N]],
     width: Option<usize>,
-    columns: &[(usize, usize)],
-) -> Option<Vec<[String; N]>> {
+    steps: &[Step<N>],
+) -> Result<Vec<[String; N]>, Vec<[String; N]>> {
     let fits = |rows: &[[String; N]]| width.is_none_or(|width| grid.width(rows) <= width);
     let mut rows = rows.to_vec();
-    for (column, shortest) in columns {
-        let widths = rows.iter().map(|row| display_width::of(&row[*column]));
-        let mut most = widths.max().unwrap_or_default();
-        while !fits(&rows) && most > *shortest {
-            most -= 1;
-            for row in &mut rows {
-                row[*column] = cut(&row[*column], most);
+    for (change, columns) in steps {
+        rows.iter_mut().for_each(change);
+        let mut cut_rows = rows.clone();
+        for (column, shortest) in *columns {
+            let widths = cut_rows.iter().map(|row| display_width::of(&row[*column]));
+            let mut most = widths.max().unwrap_or_default();
+            while !fits(&cut_rows) && most > *shortest {
+                most -= 1;
+                for row in &mut cut_rows {
+                    row[*column] = cut(&row[*column], most);
+                }
             }
         }
+        if fits(&cut_rows) {
+            return Ok(cut_rows);
+        }
     }
-    fits(&rows).then_some(rows)
+    Err(rows)
 }
 
 fn totals(snapshot: &Snapshot) -> String {

@@ -1,7 +1,6 @@
 //! `csvlog`: records of comma-separated values. Quoted values can contain line breaks.
 
-use super::record::{Record, foreign, is_error};
-use super::time::Time;
+use super::record::{Record, Time, foreign, is_error};
 
 /// Returns `true` if a line begins a record: with a time, the user and the database in quotes or
 /// empty, and the process. Quotes inside a quoted value are doubled, so a quotation of another log

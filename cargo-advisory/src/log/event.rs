@@ -15,10 +15,8 @@ pub(super) struct LockId {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A session still waits, after `deadlock_timeout` or a little more.
-    Waiting(Wait),
-    /// A long wait ended: the session acquired the lock.
-    Acquired(Wait),
+    /// A session still waits, after `deadlock_timeout` or a little more, or has acquired the lock.
+    Wait(Wait),
     /// Sessions waited for each other, and the server ended the statement of the one that logged
     /// this.
     Deadlock(Vec<DeadlockWait>),
@@ -31,6 +29,8 @@ pub(super) struct Wait {
     pub(super) pid: i32,
     pub(super) lock: LockId,
     pub(super) waited: Duration,
+    /// True if the session acquired the lock.
+    pub(super) is_over: bool,
     pub(super) holders: Vec<i32>,
 }
 
@@ -89,15 +89,11 @@ fn wait(record: &Record) -> Option<Event> {
     let waited = rest.rsplit_once(" after ")?.1.strip_suffix(" ms")?;
     let waited: f64 = waited.parse().ok()?;
     let waited = Duration::try_from_secs_f64(waited / 1_000.0).ok()?;
-    let event = if act.starts_with("acquired ") {
-        Event::Acquired
-    } else {
-        Event::Waiting
-    };
-    Some(event(Wait {
+    Some(Event::Wait(Wait {
         pid,
         lock,
         waited,
+        is_over: act.starts_with("acquired "),
         holders: holders(&record.detail),
     }))
 }
@@ -207,15 +203,16 @@ mod tests {
                 pid: 3,
                 lock: LockId { database: 5, key },
                 waited: Duration::from_micros(1_003_570),
+                is_over: false,
                 holders: vec![1, 2],
             };
             let event = said(&message, "Processes holding the lock: 1, 2. Wait queue: 3.");
-            assert_eq!(event, Some(Event::Waiting(wait)), "{message}");
+            assert_eq!(event, Some(Event::Wait(wait)), "{message}");
         }
         let message =
             "process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 20.000 ms";
         let event = said(message, "");
-        assert!(matches!(event, Some(Event::Acquired(wait)) if wait.pid == 3));
+        assert!(matches!(event, Some(Event::Wait(wait)) if wait.pid == 3 && wait.is_over));
         for other in [
             "process 3 still waiting for ShareLock on transaction 770 after 1000.1 ms",
             "process 3 still waiting for ExclusiveLock on advisory lock [5,0,42] after 1000.1 ms",

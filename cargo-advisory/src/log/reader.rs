@@ -1,7 +1,9 @@
-//! Reads records from lines in the server's three formats.
+//! Reads records from lines in the server's three formats. `jsonlog` has one JSON object per line.
 
-use super::record::Record;
-use super::{csv_log, json_log, stderr};
+use serde_json::Value;
+
+use super::record::{Record, Time, foreign, is_error};
+use super::{csv_log, stderr};
 
 /// Parses lines into records. The format is recognized for each record, because a log can begin or
 /// be cut in the middle of one.
@@ -26,7 +28,7 @@ impl Reader {
         }
         // A statement can have a line that starts like an object.
         let object = Some(line).filter(|line| line.starts_with('{'));
-        if let Some(record) = object.and_then(json_log::record) {
+        if let Some(record) = object.and_then(json_record) {
             self.flush().into_iter().for_each(&mut *take);
             take(record);
             return;
@@ -37,4 +39,25 @@ impl Reader {
     pub(super) fn flush(&mut self) -> Option<Record> {
         self.stderr.flush()
     }
+}
+
+/// Parses a line of `jsonlog`, of PostgreSQL 15 and later; `None` if it is not a record of the server.
+fn json_record(line: &str) -> Option<Record> {
+    let value: Value = serde_json::from_str(line).ok()?;
+    let some = |member: &str| value.get(member).and_then(Value::as_str).map(str::to_owned);
+    let text = |member: &str| some(member).unwrap_or_default();
+    let severity = some("error_severity")?;
+    let pid = value.get("pid").and_then(Value::as_i64);
+    Some(Record {
+        time: Time::find(&text("timestamp")),
+        pid: pid.and_then(|pid| i32::try_from(pid).ok()),
+        user: some("user"),
+        database: some("dbname"),
+        application: some("application_name"),
+        is_error: is_error(&severity),
+        foreign_tag: foreign(&severity),
+        message: text("message"),
+        detail: text("detail"),
+        statement: text("statement"),
+    })
 }

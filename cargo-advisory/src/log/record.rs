@@ -1,6 +1,8 @@
-//! One message of the server's log, in any of the three formats.
+//! One message of the server's log, in any of the three formats, and its time.
 
-use super::time::Time;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use jiff::fmt::strtime::BrokenDownTime;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
@@ -32,4 +34,87 @@ pub(super) fn is_error(severity: &str) -> bool {
 pub(super) fn foreign(severity: &str) -> Option<String> {
     let is_english = SEVERITIES.contains(&severity);
     (!is_english).then(|| severity.to_owned())
+}
+
+/// The time of a record, by the log's own clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Time {
+    pub(super) text: String,
+    clock: DateTime,
+}
+
+impl Time {
+    /// Finds a date and a time of day in a text.
+    pub(super) fn find(text: &str) -> Option<Self> {
+        let mut is_in_number = false;
+        text.char_indices().find_map(|(at, letter)| {
+            let was_in_number = is_in_number;
+            is_in_number = letter.is_ascii_digit();
+            let is_start = is_in_number && !was_in_number;
+            is_start.then(|| Self::read(&text[at..])).flatten()
+        })
+    }
+
+    /// Parses a text that begins with a date and a time.
+    fn read(text: &str) -> Option<Self> {
+        // The parser also takes `7:6:9`, which the server never writes.
+        let shape = text.get(..19)?.bytes().zip(b"0000-00-00 00:00:00".iter());
+        let mut shape = shape.map(|(byte, like)| match like {
+            b'0' => byte.is_ascii_digit(),
+            like => byte == *like,
+        });
+        if !shape.all(|is_like| is_like) {
+            return None;
+        }
+        let (time, end) = BrokenDownTime::parse_prefix("%Y-%m-%d %H:%M:%S%.f", text).ok()?;
+        let clock = time.to_datetime().ok()?;
+        // The zone, such as `UTC` or `+02`.
+        let zone = text[end..].strip_prefix(' ').map_or(0, |zone| {
+            let is_zone = |letter: char| letter.is_ascii_alphanumeric() || "+-".contains(letter);
+            zone.find(|letter| !is_zone(letter)).unwrap_or(zone.len())
+        });
+        let end = if zone == 0 { end } else { end + 1 + zone };
+        Some(Self {
+            text: text[..end].to_owned(),
+            clock,
+        })
+    }
+
+    /// The time since another one of this log.
+    pub(super) fn since(&self, other: &Self) -> SignedDuration {
+        self.clock.duration_since(other.clock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SignedDuration, Time};
+
+    #[test]
+    fn a_time_is_found_at_any_position() {
+        for (before, time, after, millis) in [
+            ("", "2026-11-22 07:06:19.026 UTC", " [1] ", 26),
+            ("", "2026-11-22 07:06:19 CET", ":[local]:", 0),
+            ("pid=12,", "2026-11-22 07:06:19.5 +02", " x", 500),
+            ("", "2026-11-22 07:06:19.026", "", 26),
+        ] {
+            let found = Time::find(&[before, time, after].concat()).unwrap();
+            assert_eq!(found.text, time);
+            let midnight = Time::find("2026-11-22 00:00:00").unwrap();
+            let seconds = (7 * 60 + 6) * 60 + 19;
+            let since = SignedDuration::from_millis(seconds * 1_000 + millis);
+            assert_eq!(found.since(&midnight), since);
+        }
+        for text in [
+            "",
+            "2026-11-22",
+            "é2026",
+            "no time [13595] at all",
+            "07:06:19",
+            "2026-1-2 7:06:19 and more",
+            "2026-13-22 07:06:19",
+        ] {
+            assert_eq!(Time::find(text), None, "{text}");
+        }
+    }
 }

@@ -4,9 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::event::LockId;
-use super::lock_waits::LockWaits;
-use super::time::Time;
-use super::waits::{Deadlock, Incident, Waits, ordered};
+use super::record::Time;
+use super::waits::{Deadlock, Incident, LockWaits, Waits, ordered};
 use crate::columns::Columns;
 use crate::display_width::wrapped;
 use crate::duration::short;
@@ -171,22 +170,18 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
         format!("{KEY}{names}{KEY:#}")
     };
     match incident {
-        Incident::Waiting(wait) => {
+        Incident::Wait(wait) => {
             let (who, waited) = (process(waits, wait.pid), short(wait.waited));
+            let lock = named(&[wait.lock]);
+            if wait.is_over {
+                return format!("{time}{who} acquired {lock} after {waited}\n");
+            }
             let holders = joined(wait.holders.iter().map(|pid| process(waits, *pid)), ", ");
             let held_by = match &*holders {
                 "" => holders,
                 holders => format!(", held by {holders}"),
             };
-            let lock = named(&[wait.lock]);
             format!("{time}{who} has waited {waited} for {lock}{held_by}\n")
-        }
-        Incident::Acquired(wait) => {
-            let (who, waited) = (process(waits, wait.pid), short(wait.waited));
-            format!(
-                "{time}{who} acquired {} after {waited}\n",
-                named(&[wait.lock])
-            )
         }
         Incident::Cancelled {
             pid,

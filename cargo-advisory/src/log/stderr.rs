@@ -10,8 +10,7 @@
 //! The user need not give the prefix: time, process, user, database and application are recognized
 //! in common forms. The server writes a message in one piece, so its parts are adjacent.
 
-use super::record::{Record, SEVERITIES, is_error};
-use super::time::Time;
+use super::record::{Record, SEVERITIES, Time, is_error};
 
 /// Returns `true` for the tag of a part of a message that follows its first line.
 fn is_part(tag: &str) -> bool {
@@ -22,17 +21,8 @@ fn is_part(tag: &str) -> bool {
 #[derive(Default)]
 pub(super) struct Reader {
     record: Option<Record>,
-    part: Part,
-}
-
-/// The part of a message that a line without a tag continues.
-#[derive(Clone, Copy, Default)]
-enum Part {
-    #[default]
-    Message,
-    Detail,
-    Statement,
-    Other,
+    /// The part of the message that a line without a tag continues, if it is kept.
+    part: Option<fn(&mut Record) -> &mut String>,
 }
 
 impl Reader {
@@ -40,7 +30,7 @@ impl Reader {
         let is_continued = line.starts_with('\t');
         let Some((prefix, tag, text)) = split(line).filter(|_| !is_continued) else {
             if let Some((prefix, tag)) = foreign(line).filter(|_| !is_continued) {
-                self.part = Part::Other;
+                self.part = None;
                 return self.record.replace(Record {
                     foreign_tag: Some(tag.to_owned()),
                     ..of_prefix(prefix)
@@ -56,16 +46,16 @@ impl Reader {
         };
         if is_part(tag) {
             self.part = match tag {
-                "DETAIL" => Part::Detail,
-                "STATEMENT" => Part::Statement,
-                _ => Part::Other,
+                "DETAIL" => Some(|record| &mut record.detail),
+                "STATEMENT" => Some(|record| &mut record.statement),
+                _ => None,
             };
             if let Some(part) = self.part() {
                 text.clone_into(part);
             }
             return None;
         }
-        self.part = Part::Message;
+        self.part = Some(|record| &mut record.message);
         self.record.replace(Record {
             is_error: is_error(tag),
             message: without_code(text).to_owned(),
@@ -78,13 +68,7 @@ impl Reader {
     }
 
     fn part(&mut self) -> Option<&mut String> {
-        let record = self.record.as_mut()?;
-        match self.part {
-            Part::Message => Some(&mut record.message),
-            Part::Detail => Some(&mut record.detail),
-            Part::Statement => Some(&mut record.statement),
-            Part::Other => None,
-        }
+        Some(self.part?(self.record.as_mut()?))
     }
 }
 

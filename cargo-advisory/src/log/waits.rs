@@ -1,19 +1,17 @@
 //! The waits of a log, by lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use advisory_runtime::monitor::{Names, keys_of};
+use advisory_runtime::monitor::{Name, Names, keys_of};
+use jiff::SignedDuration;
 
 use super::event::{self, DeadlockWait, Event, LockId, Wait};
-use super::lock_waits::{LockWaits, OpenWait};
-use super::record::Record;
-use super::time::Time;
+use super::record::{Record, Time};
 
 /// An event, for `--follow`.
 pub(super) enum Incident {
-    Waiting(Wait),
-    Acquired(Wait),
+    Wait(Wait),
     /// With the server's reason, and all locks that the statement requests.
     Cancelled {
         pid: Option<i32>,
@@ -24,6 +22,7 @@ pub(super) enum Incident {
     Deadlock,
 }
 
+#[derive(Default)]
 pub(super) struct Waits {
     names: Names,
     pub(super) records: usize,
@@ -41,6 +40,63 @@ pub(super) struct Waits {
     pub(super) databases: BTreeMap<u32, String>,
 }
 
+/// The total of the waits for one lock.
+#[derive(Default)]
+pub(super) struct LockWaits {
+    pub(super) names: Vec<Name>,
+    pub(super) database: Option<String>,
+    pub(super) waits: usize,
+    pub(super) total: Duration,
+    pub(super) longest: Duration,
+    pub(super) cancelled: usize,
+    pub(super) deadlocks: usize,
+    pub(super) last: Option<Time>,
+    /// The processes that held the lock during waits, with the number of those waits.
+    pub(super) holders: BTreeMap<i32, usize>,
+}
+
+impl LockWaits {
+    fn end(&mut self, waited: Duration) {
+        self.total = self.total.saturating_add(waited);
+        self.longest = self.longest.max(waited);
+    }
+}
+
+/// A wait that has not ended so far.
+struct OpenWait {
+    lock: LockId,
+    waited: Duration,
+    at: Option<Time>,
+    /// The holders that have been counted for this wait.
+    holders: BTreeSet<i32>,
+}
+
+impl OpenWait {
+    /// Returns `true` if a message about this lock is about this wait: the wait has grown by the
+    /// time that has passed.
+    fn is_wait(&self, lock: LockId, waited: Duration, time: Option<&Time>) -> bool {
+        if self.lock != lock || waited < self.waited {
+            return false;
+        }
+        let Some((now, then)) = time.zip(self.at.as_ref()) else {
+            return true;
+        };
+        let grown = waited.saturating_sub(self.waited);
+        let grown = SignedDuration::try_from(grown).unwrap_or(SignedDuration::MAX);
+        // `%t` has whole seconds.
+        let has_fraction = now.text.contains('.') && then.text.contains('.');
+        let most = SignedDuration::from_millis(if has_fraction { 500 } else { 1_500 });
+        now.since(then).saturating_sub(grown) <= most
+    }
+
+    /// The time for which the session had waited at this moment.
+    fn until(&self, time: Option<&Time>) -> Duration {
+        let times = time.zip(self.at.as_ref());
+        let passed = times.and_then(|(now, then)| Duration::try_from(now.since(then)).ok());
+        self.waited.saturating_add(passed.unwrap_or_default())
+    }
+}
+
 /// Sessions that waited for each other.
 pub(super) struct Deadlock {
     pub(super) time: Option<Time>,
@@ -53,15 +109,7 @@ impl Waits {
     pub(super) fn new(names: Names) -> Self {
         Self {
             names,
-            records: 0,
-            first: None,
-            last: None,
-            locks: BTreeMap::new(),
-            deadlocks: Vec::new(),
-            open: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            foreign: None,
-            databases: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -84,8 +132,7 @@ impl Waits {
             self.end_unlogged(pid, |_| true);
         }
         match event? {
-            Event::Waiting(wait) => Some(self.waiting(wait, &record)),
-            Event::Acquired(wait) => Some(self.acquired(wait, &record)),
+            Event::Wait(wait) => Some(self.wait(wait, &record)),
             Event::Deadlock(waits) => Some(self.deadlock(waits, record)),
             Event::Failed => self.failed(&record),
         }
@@ -153,11 +200,18 @@ impl Waits {
         }
     }
 
-    fn waiting(&mut self, wait: Wait, record: &Record) -> Incident {
-        let before = self.take_open(&wait, record);
+    fn wait(&mut self, wait: Wait, record: &Record) -> Incident {
+        let at = record.time.as_ref();
+        self.end_unlogged(wait.pid, |open| !open.is_wait(wait.lock, wait.waited, at));
+        let before = self.open.remove(&wait.pid);
         let entry = self.entry(wait.lock, &record.statement, record);
+        // The log may begin in the middle of a wait.
         if before.is_none() {
             entry.waits += 1;
+        }
+        if wait.is_over {
+            entry.end(wait.waited);
+            return Incident::Wait(wait);
         }
         let mut counted = before.map(|open| open.holders).unwrap_or_default();
         for holder in &wait.holders {
@@ -172,25 +226,7 @@ impl Waits {
             holders: counted,
         };
         self.open.insert(wait.pid, open);
-        Incident::Waiting(wait)
-    }
-
-    fn acquired(&mut self, wait: Wait, record: &Record) -> Incident {
-        let is_new = self.take_open(&wait, record).is_none();
-        let entry = self.entry(wait.lock, &record.statement, record);
-        // The log may begin in the middle of a wait.
-        if is_new {
-            entry.waits += 1;
-        }
-        entry.end(wait.waited);
-        Incident::Acquired(wait)
-    }
-
-    /// Takes the wait that a message is about. Ends another wait of the process.
-    fn take_open(&mut self, wait: &Wait, record: &Record) -> Option<OpenWait> {
-        let at = record.time.as_ref();
-        self.end_unlogged(wait.pid, |open| !open.is_wait(wait.lock, wait.waited, at));
-        self.open.remove(&wait.pid)
+        Incident::Wait(wait)
     }
 
     fn deadlock(&mut self, waits: Vec<DeadlockWait>, record: Record) -> Incident {
@@ -295,10 +331,8 @@ pub(super) fn ordered(waits: &Waits) -> Vec<(&LockId, &LockWaits)> {
 mod tests {
     use advisory_runtime::monitor::Names;
 
-    use super::Waits;
-    use crate::log::lock_waits::LockWaits;
-    use crate::log::record::Record;
-    use crate::log::time::Time;
+    use super::{LockWaits, Waits};
+    use crate::log::record::{Record, Time};
 
     fn record(database: Option<&str>, is_error: bool, message: &str) -> Record {
         Record {

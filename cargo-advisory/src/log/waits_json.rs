@@ -78,14 +78,17 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
         locks.iter().map(|lock| lock_json(waits, *lock)).collect()
     };
     let value = match incident {
-        Incident::Waiting(wait) => json!({
-            "version": VERSION, "event": "waiting", "time": time, "pid": wait.pid, "who": waits.who(wait.pid), "locks": locks(&[wait.lock]),
-            "waited_ms": millis(wait.waited), "holders": wait.holders,
-        }),
-        Incident::Acquired(wait) => json!({
-            "version": VERSION, "event": "acquired", "time": time, "pid": wait.pid, "who": waits.who(wait.pid), "locks": locks(&[wait.lock]),
-            "waited_ms": millis(wait.waited),
-        }),
+        Incident::Wait(wait) => {
+            let event = if wait.is_over { "acquired" } else { "waiting" };
+            let mut value = json!({
+                "version": VERSION, "event": event, "time": time, "pid": wait.pid, "who": waits.who(wait.pid), "locks": locks(&[wait.lock]),
+                "waited_ms": millis(wait.waited),
+            });
+            if !wait.is_over {
+                value["holders"] = json!(wait.holders);
+            }
+            value
+        }
         Incident::Cancelled {
             pid,
             locks: of,

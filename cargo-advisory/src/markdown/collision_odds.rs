@@ -45,11 +45,6 @@ pub(super) fn thousands(count: u64) -> String {
 }
 
 /// Writes `1 in 8,600`, rounded to two digits, or `63 %` if it is likely.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "two digits of a positive number are wanted; past 2^64 it saturates"
-)]
 fn odds(odds: f64) -> String {
     if odds <= 0.0 {
         return "none".to_owned();
@@ -57,23 +52,23 @@ fn odds(odds: f64) -> String {
     if odds > 0.1 {
         return format!("{:.0} %", odds * 100.0);
     }
-    let one_in = odds.recip();
-    let unit = 10_f64.powf((one_in.log10().floor() - 1.0).max(0.0));
-    format!(
-        "1 in {}",
-        thousands(((one_in / unit).round() * unit) as u64)
-    )
+    format!("1 in {}", thousands(two_digits(odds.recip())))
 }
 
 /// The number of keys among which two get one number with a probability of 50 %: the square root of
 /// 2 ln 2 times the count of numbers.
+fn even_odds_at(derivation: Derivation) -> u64 {
+    let numbers = f64::from(derivation.bits()).exp2();
+    two_digits((2.0 * std::f64::consts::LN_2 * numbers).sqrt())
+}
+
+/// Rounds to two digits.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "two digits of a positive number are wanted"
+    reason = "two digits of a positive number are wanted; past 2^64 it saturates"
 )]
-fn even_odds_at(derivation: Derivation) -> u64 {
-    let keys = (2.0 * std::f64::consts::LN_2 * f64::from(derivation.bits()).exp2()).sqrt();
-    let unit = 10_f64.powf(keys.log10().floor() - 1.0);
-    ((keys / unit).round() * unit) as u64
+fn two_digits(number: f64) -> u64 {
+    let unit = 10_f64.powf((number.log10().floor() - 1.0).max(0.0));
+    ((number / unit).round() * unit) as u64
 }

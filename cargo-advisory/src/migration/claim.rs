@@ -63,7 +63,10 @@ impl Arguments {
                 "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
             );
         }
-        JobTable::of_inventory(&self.artifacts.inventory()?.claims, self.table.as_deref())
+        JobTable::of_inventory(
+            &self.artifacts.inventory(false)?.claims,
+            self.table.as_deref(),
+        )
     }
 }
 

@@ -88,7 +88,7 @@ impl Arguments {
     /// The lock sites of the named files, or else of what cargo builds.
     fn inventory(&self) -> Result<Inventory> {
         if self.inventory.is_empty() {
-            return self.artifacts.inventory_to_check();
+            return self.artifacts.inventory(true);
         }
         json::read_files(&self.inventory)
     }
