@@ -4,8 +4,7 @@
 use super::{Connection as _, Pool};
 use crate::PoolError;
 use crate::driver::{Driver as _, block_on};
-use crate::error::ProductError as _;
-use crate::rows::{Reach, Step, Times, first_answer, may_stick, unanswered};
+use crate::rows::{Reach, RowError, StepOn, Times, first_answer, may_stick, unanswered};
 use diesel::PgConnection;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -13,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+type OnPg<A, E> = dyn StepOn<PgConnection, A, E>;
 type Statement = Box<dyn FnOnce(&mut PgConnection) + Send>;
 
 /// A connection on a thread that waits for one statement.
@@ -83,12 +83,16 @@ impl<P: Pool + Clone + Send + Sync + 'static> Threaded<P> {
         Self { pool, own }
     }
 
-    async fn on_pool<S: Step>(&self, step: Arc<S>) -> Result<S::Answer, S::Error> {
+    async fn on_pool<A: Send + 'static, E: RowError>(&self, step: Arc<OnPg<A, E>>) -> Result<A, E> {
         let conn = OnThread::connect(self.pool.clone(), false).await?;
         conn.answer(move |conn| answer_on(conn, &*step)).await?
     }
 
-    async fn on_own<S: Step>(&self, step: Arc<S>, answer: Duration) -> Result<S::Answer, S::Error> {
+    async fn on_own<A: Send + 'static, E: RowError>(
+        &self,
+        step: Arc<OnPg<A, E>>,
+        answer: Duration,
+    ) -> Result<A, E> {
         let (pool, own) = (self.pool.clone(), Arc::clone(&self.own));
         let (reply, answered) = oneshot::channel();
         start(move || {
@@ -108,13 +112,13 @@ impl<P: Pool + Clone + Send + Sync + 'static> Threaded<P> {
     }
 }
 
-fn on_new<P: Pool, S: Step>(pool: &P, step: &S) -> Result<(S::Answer, PgConnection), S::Error> {
+fn on_new<P: Pool, A, E: RowError>(pool: &P, step: &OnPg<A, E>) -> Result<(A, PgConnection), E> {
     let mut conn = pool.dedicated()?;
     let answer = answer_on(&mut conn, step)?;
     Ok((answer, conn))
 }
 
-fn answer_on<S: Step>(conn: &mut PgConnection, step: &S) -> Result<S::Answer, S::Error> {
+fn answer_on<A, E: RowError>(conn: &mut PgConnection, step: &OnPg<A, E>) -> Result<A, E> {
     let answered = block_on(step.send(conn));
     if let Err(error) = &answered
         && error.database().is_some_and(may_stick)
@@ -125,10 +129,15 @@ fn answer_on<S: Step>(conn: &mut PgConnection, step: &S) -> Result<S::Answer, S:
 }
 
 impl<P: Pool + Clone + Send + Sync + 'static> Reach for Threaded<P> {
+    type Connection = PgConnection;
+
     const IS_ASYNC: bool = false;
 
-    async fn send<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
-        let step = Arc::new(step);
+    async fn send<A: Send + 'static, E: RowError>(
+        &self,
+        step: Arc<OnPg<A, E>>,
+        times: Times,
+    ) -> Result<A, E> {
         let pooled = self.on_pool(Arc::clone(&step));
         let own = self.on_own(Arc::clone(&step), times.answer);
         first_answer(&*step, times, pooled, own).await

@@ -169,11 +169,11 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     const GATHERS: bool = true;
 
     async fn renew(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.send(Renew(jobs), times).await
+        self.0.send(Arc::new(Renew(jobs)), times).await
     }
 
     async fn settled(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.0.send(Settle(jobs), times).await
+        self.0.send(Arc::new(Settle(jobs)), times).await
     }
 
     async fn end(
@@ -183,7 +183,9 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Result<bool, Error> {
-        self.0.send_from(is_here, EndStep(job, end), times).await
+        self.0
+            .send_from(is_here, Arc::new(EndStep(job, end)), times)
+            .await
     }
 
     async fn end_all(
@@ -192,7 +194,9 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Result<Vec<bool>, Error> {
-        self.0.send_from(is_here, EndAllStep(ends), times).await
+        self.0
+            .send_from(is_here, Arc::new(EndAllStep(ends)), times)
+            .await
     }
 }
 

@@ -80,7 +80,7 @@ impl<R: Reach> Rows for LeaseRows<R> {
     const SENDS_HERE: bool = R::IS_ASYNC;
 
     async fn renew(&self, leases: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.send(Renew(leases), times).await
+        self.0.send(Arc::new(Renew(leases)), times).await
     }
 
     async fn settled(
@@ -88,7 +88,7 @@ impl<R: Reach> Rows for LeaseRows<R> {
         leases: Vec<Arc<Granted>>,
         times: Times,
     ) -> Result<Vec<Settled>, Error> {
-        self.0.send(Settle(leases), times).await
+        self.0.send(Arc::new(Settle(leases)), times).await
     }
 
     /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
@@ -103,7 +103,9 @@ impl<R: Reach> Rows for LeaseRows<R> {
         if row.lease.hold.phase() == Phase::RolledBack {
             end.keep = None;
         }
-        self.0.send_from(is_here, EndStep(row, end), times).await
+        self.0
+            .send_from(is_here, Arc::new(EndStep(row, end)), times)
+            .await
     }
 }
 

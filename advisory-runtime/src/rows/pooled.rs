@@ -1,11 +1,11 @@
 //! A pool of diesel-async's connections.
 
+use super::answer::RowError;
 use super::reach::{
-    Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
+    Reach, StepOn, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
 };
 use super::{Task, unless};
 use crate::driver::{Driver, timeout};
-use crate::error::ProductError as _;
 use crate::{Connection, Pool, PoolError};
 use diesel_async::AsyncPgConnection;
 use std::pin::{Pin, pin};
@@ -35,18 +35,19 @@ struct Own {
     opening: Option<JoinHandle<Opened>>,
 }
 
+type OnPg<A, E> = dyn StepOn<AsyncPgConnection, A, E>;
 type Opened = Result<AsyncPgConnection, PoolError>;
 type Opening = Pin<Box<dyn Future<Output = Opened> + Send>>;
 
 impl Own {
     /// The answer. A connection that was open before gets half of the time, so that a new one can
     /// answer if the network has lost those that are open.
-    async fn send<S: Step, P: Pool + Clone + Send + 'static>(
+    async fn send<A, E: RowError, P: Pool + Clone + Send + 'static>(
         &mut self,
         pool: &P,
-        step: &S,
+        step: &OnPg<A, E>,
         answer: Duration,
-    ) -> Result<S::Answer, S::Error> {
+    ) -> Result<A, E> {
         if let Some(mut conn) = self.open.take() {
             let answered = send_on(&mut *conn, step, answer / 2).await;
             if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
@@ -86,11 +87,11 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
     }
 
     /// The answer on a connection of the pool, which is asked for on the program's runtime.
-    async fn on_pool<S: Step>(
+    async fn on_pool<A: Send + 'static, E: RowError>(
         &self,
-        step: Arc<S>,
+        step: Arc<OnPg<A, E>>,
         answer: Duration,
-    ) -> Result<S::Answer, S::Error> {
+    ) -> Result<A, E> {
         let (mut reply, answered) = oneshot::channel();
         if let Some(runtime) = &self.runtime {
             let pool = self.pool.clone();
@@ -114,9 +115,9 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
 
     /// The answer on a connection outside the pool. A renewal does not wait for another one's
     /// answer, which may take as long as the longest ttl allows.
-    async fn on_own<S: Step>(&self, step: &S, times: Times) -> Result<S::Answer, S::Error> {
+    async fn on_own<A, E: RowError>(&self, step: &OnPg<A, E>, times: Times) -> Result<A, E> {
         let Times { soon, answer } = times;
-        if !S::IS_RENEWAL {
+        if !step.is_renewal() {
             let mut own = self.ending.lock().await;
             return own.send(&self.pool, step, answer).await;
         }
@@ -128,33 +129,42 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
 }
 
 impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
+    type Connection = AsyncPgConnection;
+
     const IS_ASYNC: bool = true;
 
-    async fn send<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
-        let step = Arc::new(step);
+    async fn send<A: Send + 'static, E: RowError>(
+        &self,
+        step: Arc<OnPg<A, E>>,
+        times: Times,
+    ) -> Result<A, E> {
         let pooled = self.on_pool(Arc::clone(&step), times.answer);
         first_answer(&*step, times, pooled, self.on_own(&*step, times)).await
     }
 
-    async fn send_here<S: Step>(&self, step: S, times: Times) -> Result<S::Answer, S::Error> {
+    async fn send_here<A: Send + 'static, E: RowError>(
+        &self,
+        step: Arc<OnPg<A, E>>,
+        times: Times,
+    ) -> Result<A, E> {
         // A pool can close a connection that is no longer waited for while it is being checked, and
         // with it a test's transaction.
-        let soon = times.on_pool(&step);
+        let soon = times.on_pool(&*step);
         let conn = timeout(soon, pin!(self.pool.connection())).await;
         match conn {
-            Some(conn) => send_on(conn?, &step, times.answer).await,
+            Some(conn) => send_on(conn?, &*step, times.answer).await,
             None => Err(no_connection(soon).into()),
         }
     }
 }
 
-async fn send_on<C: Connection, S: Step>(
+async fn send_on<C: Connection, A, E: RowError>(
     conn: C,
-    step: &S,
+    step: &OnPg<A, E>,
     answer: Duration,
-) -> Result<S::Answer, S::Error> {
+) -> Result<A, E> {
     let mut borrowed = Borrowed::new(conn);
-    let answered = timeout(answer, pin!(step.send(borrowed.pg()))).await;
+    let answered = timeout(answer, step.send(borrowed.pg())).await;
     let Some(answered) = answered else {
         return Err(unanswered(answer).into());
     };

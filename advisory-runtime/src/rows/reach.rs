@@ -12,7 +12,8 @@ use crate::PoolError;
 use crate::driver::Queries;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -39,7 +40,7 @@ impl Times {
     }
 
     /// How long the pool's connection may take before another one is used.
-    pub(super) fn on_pool(self, step: &impl Step) -> Duration {
+    pub(super) fn on_pool<D, A, E>(self, step: &(impl StepOn<D, A, E> + ?Sized)) -> Duration {
         if step.is_of_test() {
             self.answer
         } else {
@@ -88,35 +89,73 @@ pub(crate) trait Step: Send + Sync + 'static {
     }
 }
 
+/// A [`Step`] on one type of connection. What sends it does not know the type of row, so it is
+/// compiled once for each type of answer.
+pub(crate) trait StepOn<D, A, E>: Send + Sync {
+    fn is_renewal(&self) -> bool;
+    fn is_of_test(&self) -> bool;
+    fn may_be_of_twin(&self, answer: &A) -> bool;
+    fn doubted(&self, answer: A) -> Option<A>;
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, A, E>;
+}
+
+type Answering<'s, A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send + 's>>;
+
+pub(crate) type AnyStep<D, A, E> = Arc<dyn StepOn<D, A, E>>;
+
+impl<S: Step, D: Queries> StepOn<D, S::Answer, S::Error> for S {
+    fn is_renewal(&self) -> bool {
+        S::IS_RENEWAL
+    }
+
+    fn is_of_test(&self) -> bool {
+        Step::is_of_test(self)
+    }
+
+    fn may_be_of_twin(&self, answer: &S::Answer) -> bool {
+        S::may_be_of_twin(answer)
+    }
+
+    fn doubted(&self, answer: S::Answer) -> Option<S::Answer> {
+        S::doubted(answer)
+    }
+
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, S::Answer, S::Error> {
+        Box::pin(Step::send(self, conn))
+    }
+}
+
 /// The connections of a pool, and one outside of it.
 pub(crate) trait Reach: Send + Sync + 'static {
+    type Connection: Queries;
+
     /// `true` if bodies and statements are futures, so that a body can be dropped and the caller's
     /// own runtime can send for others.
     const IS_ASYNC: bool;
 
     /// Sends the step until a connection answers. Runs on the keeper.
-    fn send<S: Step>(
+    fn send<A: Send + 'static, E: RowError>(
         &self,
-        step: S,
+        step: AnyStep<Self::Connection, A, E>,
         times: Times,
-    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send;
+    ) -> impl Future<Output = Result<A, E>> + Send;
 
     /// Sends the step once, on a connection of the pool. Runs on the caller's own runtime.
-    fn send_here<S: Step>(
+    fn send_here<A: Send + 'static, E: RowError>(
         &self,
-        step: S,
+        step: AnyStep<Self::Connection, A, E>,
         times: Times,
-    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send {
+    ) -> impl Future<Output = Result<A, E>> + Send {
         self.send(step, times)
     }
 
     /// Sends the step from the caller's own runtime, or from the keeper.
-    fn send_from<S: Step>(
+    fn send_from<A: Send + 'static, E: RowError>(
         &self,
         is_here: bool,
-        step: S,
+        step: AnyStep<Self::Connection, A, E>,
         times: Times,
-    ) -> impl Future<Output = Result<S::Answer, S::Error>> + Send {
+    ) -> impl Future<Output = Result<A, E>> + Send {
         async move {
             if is_here {
                 self.send_here(step, times).await
@@ -130,12 +169,12 @@ pub(crate) trait Reach: Send + Sync + 'static {
 
 /// The first answer that counts: on a connection of the pool, or, if that one is late or fails, on
 /// one outside of it.
-pub(crate) async fn first_answer<S: Step>(
-    step: &S,
+pub(crate) async fn first_answer<D, A, E: RowError>(
+    step: &dyn StepOn<D, A, E>,
     times: Times,
-    pooled: impl Future<Output = Result<S::Answer, S::Error>>,
-    own: impl Future<Output = Result<S::Answer, S::Error>>,
-) -> Result<S::Answer, S::Error> {
+    pooled: impl Future<Output = Result<A, E>>,
+    own: impl Future<Output = Result<A, E>>,
+) -> Result<A, E> {
     let mut pooled = pin!(pooled);
     let soon = times.on_pool(step);
     // The answer on the pool's connection, while the other connection is awaited.
@@ -152,7 +191,7 @@ pub(crate) async fn first_answer<S: Step>(
     let first = poll_fn(|context| {
         if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
             is_own_over = true;
-            if let Some(answer) = answered.ok().and_then(S::doubted) {
+            if let Some(answer) = answered.ok().and_then(|answer| step.doubted(answer)) {
                 return Poll::Ready(Ok(answer));
             }
         }
@@ -160,7 +199,7 @@ pub(crate) async fn first_answer<S: Step>(
             && let Poll::Ready(answered) = pooled.as_mut().poll(context)
         {
             match answered {
-                Ok(answer) if !S::may_be_of_twin(&answer) => return Poll::Ready(Ok(answer)),
+                Ok(answer) if !step.may_be_of_twin(&answer) => return Poll::Ready(Ok(answer)),
                 answered => said = Some(answered),
             }
         }
