@@ -235,18 +235,6 @@ product_error!(Error);
 
 /// The key that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
 /// it.
-///
-/// ```
-/// use advisory_runtime::lease::{BusyKey, Error};
-///
-/// /// Which key to ask about.
-/// fn busy(error: &Error) -> Option<&BusyKey> {
-///     match error {
-///         Error::Held { busy, .. } => Some(busy),
-///         _ => None,
-///     }
-/// }
-/// ```
 #[derive(Clone)]
 pub struct BusyKey(Box<(Table, [u8; 32])>);
 
