@@ -215,7 +215,7 @@ impl Store for InMemory {
             data: request.data.clone(),
             is_kept: false,
             since: SystemTime::now(),
-            until: until.steady(),
+            until: until.steady,
         };
         rows.by_key.insert(key_hash, entry);
         Ok(Ok(lease))
