@@ -7,7 +7,7 @@ use super::key::KeyValue;
 use super::sql::{ManyKeys, Statement};
 use super::table::Claim;
 use crate::driver::Queries;
-use crate::rows::{Renewed, Sent, Settled, Unusable, require_no_transaction};
+use crate::rows::{Renewed, Sent, Settled, require_no_transaction};
 
 /// Renews the claim: it lasts for its whole ttl from now, or for less if a trigger or the column's
 /// precision shortens it.
@@ -77,13 +77,9 @@ pub(crate) async fn renew_on<T: Claim, D: Queries>(
 }
 
 fn require_renewable<T: Claim, D: Queries>(conn: &mut D, job: &Claimed<T>) -> Result<(), Error> {
-    require_no_transaction(conn).map_err(|unusable| {
-        let claim = job.name();
-        match unusable {
-            Unusable::InTransaction => Error::InTransaction { claim },
-            Unusable::Broken => Error::BrokenConnection { claim },
-        }
-    })
+    let in_transaction = |claim| Error::InTransaction { claim };
+    let broken = |claim| Error::BrokenConnection { claim };
+    require_no_transaction(conn, || job.name(), in_transaction, broken)
 }
 
 /// Renews claims by one statement, without waiting for a locked row. Returns one answer for each,

@@ -349,7 +349,8 @@ async fn read_holders<D: Queries>(
         }
         #[cfg(feature = "diesel-async")]
         Busy::Lease(busy) => {
-            let row = busy.table().find_hash(conn, busy.key_hash()).await;
+            let (table, key_hash) = &*busy.0;
+            let row = table.find_hash(conn, *key_hash).await;
             let row = row.map_err(Failure::Lease)?;
             Ok(row.map(HeldBy::Lease).map(named).into_iter().collect())
         }
