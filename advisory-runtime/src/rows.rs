@@ -85,15 +85,6 @@ pub(crate) enum Stop {
     Exceeded,
 }
 
-/// Why a step is not sent on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
-    /// A transaction is open, which could undo the step.
-    InTransaction,
-    /// The connection is closed.
-    Broken,
-}
-
 impl Inside {
     /// The open transaction, of this number.
     pub(crate) fn of<D: Driver>(conn: &mut D, transaction: i64) -> Self {
@@ -104,12 +95,17 @@ impl Inside {
     }
 }
 
-/// Refuses a transaction, which could undo the step, unless it is a test's.
-pub(crate) fn require_no_transaction<D: Driver>(conn: &mut D) -> Result<(), Unusable> {
+/// Refuses a transaction, which could undo the step, unless it is a test's; and a closed connection.
+pub(crate) fn require_no_transaction<D: Driver, N, E>(
+    conn: &mut D,
+    name: impl FnOnce() -> N,
+    in_transaction: fn(N) -> E,
+    broken: fn(N) -> E,
+) -> Result<(), E> {
     match depth(conn) {
         Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
-        Ok(Some(_)) => Err(Unusable::InTransaction),
-        _ => Err(Unusable::Broken),
+        Ok(Some(_)) => Err(in_transaction(name())),
+        _ => Err(broken(name())),
     }
 }
 

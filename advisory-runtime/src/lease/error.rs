@@ -235,32 +235,12 @@ product_error!(Error);
 
 /// The key that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
 /// it.
-///
-/// ```
-/// use advisory_runtime::lease::{BusyKey, Error};
-///
-/// /// Which key to ask about.
-/// fn busy(error: &Error) -> Option<&BusyKey> {
-///     match error {
-///         Error::Held { busy, .. } => Some(busy),
-///         _ => None,
-///     }
-/// }
-/// ```
 #[derive(Clone)]
-pub struct BusyKey(Box<(Table, [u8; 32])>);
+pub struct BusyKey(pub(crate) Box<(Table, [u8; 32])>);
 
 impl BusyKey {
     pub(crate) fn new(table: &Table, key_hash: [u8; 32]) -> Self {
         Self(Box::new((table.clone(), key_hash)))
-    }
-
-    pub(crate) const fn table(&self) -> &Table {
-        &self.0.0
-    }
-
-    pub(crate) const fn key_hash(&self) -> [u8; 32] {
-        self.0.1
     }
 }
 

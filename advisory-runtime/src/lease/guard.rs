@@ -1,6 +1,6 @@
 //! Runs a body under a lease that is renewed in the background, and ends the lease.
 
-use super::rows::{KeptLease, LeaseEnd};
+use super::rows::{Alive, KeptLease, LeaseEnd};
 use super::{Error, Lease, body_leases};
 use crate::debug::LockSet;
 use crate::error::{Fallible, never};
@@ -10,13 +10,9 @@ use crate::rows::{Ended, Phase, Stop, watch};
 use crate::{DeclaredLock, Holding, LockKey};
 use advisory_pattern::sha256;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-#[cfg(feature = "postgres")]
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-#[cfg(feature = "postgres")]
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// A lease that is renewed until it is finished or dropped.
@@ -82,6 +78,35 @@ impl LeaseGuard {
             telemetry.record_end(Err(error));
         }
         outcome
+    }
+
+    /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for
+    /// functions that take one.
+    ///
+    /// `key` is the declared lock of the request. The witness cannot outlive the body. See
+    /// [holding](crate::guide::holding).
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
+    /// not run.
+    pub async fn run_holding<'h, K: DeclaredLock, F: Future>(
+        &'h mut self,
+        key: &'h K,
+        body: impl FnOnce(Holding<'h, K::Lock>) -> F,
+    ) -> Result<F::Output, Error> {
+        let key = key.lock();
+        if self.lease().key_hash != sha256(&key.rendered()) {
+            let lock = key.pattern().into();
+            return Err(Error::NotHeld { lock });
+        }
+        self.run(body(Holding::new(key))).await
+    }
+
+    /// For the expansion, which made the request of the same lock.
+    #[doc(hidden)]
+    pub fn handle<'h, K>(&self, key: &'h K) -> Handle<Lease, &'h K> {
+        Handle::new(self.info(), key)
     }
 
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
@@ -186,14 +211,11 @@ impl LeaseGuard {
         }
     }
 
-    /// Has the keeper release the lease, unless it was finished. The receiver resolves when it has.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn release_later(&mut self) -> oneshot::Receiver<Infallible> {
-        let (alive, released) = oneshot::channel();
+    /// Has the keeper release the lease, unless it was finished, and then drop `alive`.
+    pub(crate) fn release_later(&mut self, alive: Alive) {
         if let Some(kept) = self.kept.take() {
-            kept.end_later(LeaseEnd::RELEASE, Some(alive));
+            kept.end_later(LeaseEnd::RELEASE, alive);
         }
-        released
     }
 
     /// Returns `true` if the lease was still held.
@@ -228,9 +250,7 @@ impl std::fmt::Debug for LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        if let Some(kept) = self.kept.take() {
-            kept.end_later(LeaseEnd::RELEASE, None);
-        }
+        self.release_later(None);
     }
 }
 
@@ -243,37 +263,6 @@ fn no_return() -> DieselError {
 /// Called by the attribute's expansion.
 pub async fn finish_at<R: Fallible>(mut guard: LeaseGuard, result: R) -> Result<R, Error> {
     guard.finish_recorded(result).await
-}
-
-impl LeaseGuard {
-    /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for
-    /// functions that take one.
-    ///
-    /// `key` is the declared lock of the request. The witness cannot outlive the body. See
-    /// [holding](crate::guide::holding).
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does
-    /// not run.
-    pub async fn run_holding<'h, K: DeclaredLock, F: Future>(
-        &'h mut self,
-        key: &'h K,
-        body: impl FnOnce(Holding<'h, K::Lock>) -> F,
-    ) -> Result<F::Output, Error> {
-        let key = key.lock();
-        if self.lease().key_hash != sha256(&key.rendered()) {
-            let lock = key.pattern().into();
-            return Err(Error::NotHeld { lock });
-        }
-        self.run(body(Holding::new(key))).await
-    }
-
-    /// For the expansion, which made the request of the same lock.
-    #[doc(hidden)]
-    pub fn handle<'h, K>(&self, key: &'h K) -> Handle<Lease, &'h K> {
-        Handle::new(self.info(), key)
-    }
 }
 
 impl Lease {

@@ -242,7 +242,8 @@ impl refused::Refused for lease::Error {
             }
             error => Self::Database(error.into()),
         })?;
-        let row = busy.table().find_hash(conn, busy.key_hash()).await?;
+        let (table, key_hash) = &*busy.0;
+        let row = table.find_hash(conn, *key_hash).await?;
         let holder = row.map(|row| LockHolder {
             lock: lock.clone(),
             held_by: HeldBy::Lease(row),

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// sleep during the wait for the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
-    steady: Instant,
+    pub(crate) steady: Instant,
     boot: Duration,
 }
 
@@ -17,10 +17,6 @@ impl Sent {
             steady: Instant::now(),
             boot: boot_now(),
         }
-    }
-
-    pub(crate) const fn steady(self) -> Instant {
-        self.steady
     }
 
     /// The moment when the statement had waited at the server for this time. It is not later than
@@ -38,7 +34,7 @@ impl Sent {
 /// sleeps; the other does not stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
-    steady: Instant,
+    pub(crate) steady: Instant,
     boot: Duration,
 }
 
@@ -49,10 +45,6 @@ impl Expiry {
             steady: sent.steady + ttl,
             boot: sent.boot.saturating_add(ttl),
         }
-    }
-
-    pub(crate) const fn steady(self) -> Instant {
-        self.steady
     }
 
     pub(crate) fn extend(&mut self, renewed: Self) {
@@ -107,7 +99,7 @@ mod tests {
         let mut renewed = Expiry { steady, ..later };
         assert!(renewed.is_over_within(Duration::ZERO));
         renewed.extend(later);
-        assert_eq!(renewed.steady(), later.steady());
+        assert_eq!(renewed.steady, later.steady);
     }
 
     #[test]
@@ -115,7 +107,7 @@ mod tests {
         let sent = Sent::now();
         let expiry = Expiry::after(sent.after_wait(MINUTE), MINUTE);
         assert!(expiry.is_over_within(MINUTE));
-        assert!(expiry.steady() >= Expiry::after(sent, MINUTE).steady());
+        assert!(expiry.steady >= Expiry::after(sent, MINUTE).steady);
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Hold {
 
     /// When others can take the row.
     pub(crate) fn expires(&self) -> Instant {
-        self.state().until.steady()
+        self.state().until.steady
     }
 
     /// The time by which the body must have stopped.

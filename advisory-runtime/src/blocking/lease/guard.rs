@@ -6,6 +6,7 @@ use crate::driver::{block_on, wait_at_most};
 use crate::{DeclaredLock, Holding, lease};
 use std::ops::Deref;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// How long a drop waits for the release. After it the release goes on in the background.
 const RELEASE: Duration = Duration::from_secs(1);
@@ -122,6 +123,8 @@ impl LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        let _: Option<_> = wait_at_most(RELEASE, self.inner.release_later());
+        let (alive, released) = oneshot::channel();
+        self.inner.release_later(Some(alive));
+        let _: Option<_> = wait_at_most(RELEASE, released);
     }
 }

@@ -86,35 +86,32 @@ impl<R: Rows> Group<R> {
     /// Takes the rows that are due, or nearly so, out of the queue: those to renew, and those that
     /// were ended in a transaction.
     fn take_due(&self, now: Instant) -> [Vec<(u64, R::Row)>; 2] {
+        if self.next_due().is_none_or(|next| next > now) {
+            return Default::default();
+        }
         let (mut renewed, mut in_transaction, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         let mut slots = self.slots();
-        let is_due = slots
-            .by_id
-            .values()
-            .any(|slot| slot.next.is_some_and(|next| next <= now));
-        if is_due {
-            for (id, slot) in &mut slots.by_id {
-                let soon = now + slot.row.every() / 4;
-                if slot.next.is_none_or(|next| next > soon) {
-                    continue;
+        for (id, slot) in &mut slots.by_id {
+            let soon = now + slot.row.every() / 4;
+            if slot.next.is_none_or(|next| next > soon) {
+                continue;
+            }
+            slot.next = None;
+            let hold = slot.row.hold();
+            match hold.phase() {
+                Phase::Ended => {}
+                // The answer to its commit may never come.
+                Phase::InTransaction(_) if hold.return_by().is_some_and(|by| now >= by) => {
+                    hold.lose();
+                    lost.push(slot.row.clone());
                 }
-                slot.next = None;
-                let hold = slot.row.hold();
-                match hold.phase() {
-                    Phase::Ended => {}
-                    // The answer to its commit may never come.
-                    Phase::InTransaction(_) if hold.return_by().is_some_and(|by| now >= by) => {
-                        hold.lose();
-                        lost.push(slot.row.clone());
-                    }
-                    Phase::InTransaction(_) => in_transaction.push((*id, slot.row.clone())),
-                    _ if hold.is_lost() => {}
-                    _ if hold.is_expired() => {
-                        hold.lose();
-                        lost.push(slot.row.clone());
-                    }
-                    _ => renewed.push((*id, slot.row.clone())),
+                Phase::InTransaction(_) => in_transaction.push((*id, slot.row.clone())),
+                _ if hold.is_lost() => {}
+                _ if hold.is_expired() => {
+                    hold.lose();
+                    lost.push(slot.row.clone());
                 }
+                _ => renewed.push((*id, slot.row.clone())),
             }
         }
         drop(slots);
@@ -177,7 +174,7 @@ impl<R: Rows> Group<R> {
             Renewed::For(lasts) => {
                 hold.renewed(sent, lasts);
                 observe(row, Event::Renewed);
-                Some(hold.next_renewal(sent.steady() + every, every))
+                Some(hold.next_renewal(sent.steady + every, every))
             }
             Renewed::Busy => Some(Instant::now() + pause(every)),
             // A statement of the program's own may have ended it, whose answer comes later.

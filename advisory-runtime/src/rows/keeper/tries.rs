@@ -60,24 +60,20 @@ impl<E: RowError> Tries<E> {
                 let ended = self.unanswered.take().map_or(Ended::Lost, Ended::Unknown);
                 return ControlFlow::Break(Ok(ended));
             }
-            Err(error) => match (error.failure(), error.into_database()) {
-                (Failure::Final, Ok(error)) => {
-                    return ControlFlow::Break(Err(E::of_database(error)));
-                }
-                (Failure::Final, Err(error)) => return ControlFlow::Break(Err(error)),
-                (Failure::Unanswered, Ok(source)) => {
-                    (self.unanswered, self.refused) = (Some(source), None);
+            Err(error) => match error.failure() {
+                Failure::Final => return ControlFlow::Break(Err(error)),
+                Failure::Unanswered => {
+                    (self.unanswered, self.refused) = (Some(error.into()), None);
                     None
                 }
-                (Failure::Refused, Ok(source)) => {
+                Failure::Refused if error.database().is_some() => {
                     // The first says more than its followers.
-                    let first = || (now, E::of_database(source));
-                    until = until.min(self.refused.get_or_insert_with(first).0 + UNANSWERED);
+                    until = until.min(self.refused.get_or_insert((now, error)).0 + UNANSWERED);
                     None
                 }
-                (_, error) => {
+                Failure::Unreachable | Failure::Refused => {
                     self.refused = None;
-                    Some(error.map_or_else(|error| error, E::of_database))
+                    Some(error)
                 }
             },
         };
