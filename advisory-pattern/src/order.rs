@@ -61,7 +61,12 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     let mut lock_cycles = BTreeSet::new();
     let mut cycles = Vec::new();
     for start in 0..edges.len() {
-        let Some(cycle) = shortest_cycle(start, &gates, &no_gates, &next) else {
+        // Most edges are in no cycle at all.
+        let Ok(Some(possible)) = search(start, &no_gates, &next) else {
+            continue;
+        };
+        // If there are too many paths to search, the shortest cycle regardless of gates.
+        let Some(cycle) = search(start, &gates, &next).unwrap_or(Some(possible)) else {
             continue;
         };
         // The same locks in the same order are one cycle, wherever it begins.
@@ -80,19 +85,7 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
 /// lock that is taken can double the number of states.
 const MOST_STATES: usize = 1_000;
 
-/// The shortest cycle through `start` that gates do not rule out, as the indices of its edges. If
-/// there are too many paths to search, the shortest cycle regardless of gates.
-fn shortest_cycle<I: Iterator<Item = usize>>(
-    start: usize,
-    gates: &[BTreeSet<&String>],
-    no_gates: &[BTreeSet<&String>],
-    next: &impl Fn(usize) -> I,
-) -> Option<Vec<usize>> {
-    // Most edges are in no cycle at all.
-    let possible = search(start, no_gates, next).ok()??;
-    search(start, gates, next).unwrap_or(Some(possible))
-}
-
+/// The shortest cycle through `start` that gates do not rule out, as the indices of its edges.
 fn search<I: Iterator<Item = usize>>(
     start: usize,
     gates: &[BTreeSet<&String>],

@@ -149,12 +149,20 @@ impl<'a> Group<'a> {
 fn groups(sites: &[Record]) -> Result<Vec<Group<'_>>, RecordError> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     let mut forms = BTreeMap::new();
-    for lock in locks(sites)? {
-        let at = *forms.entry(lock.lock.form()).or_insert(groups.len());
-        if at == groups.len() {
-            groups.push(Group::default());
+    for site in sites {
+        for (written, lock) in site.locks()? {
+            let at = *forms.entry(lock.form()).or_insert(groups.len());
+            if at == groups.len() {
+                groups.push(Group::default());
+            }
+            groups[at].add(SiteLock {
+                site,
+                guesses: guesses(&written, &lock),
+                written,
+                item: format!("{} `{}`", site.kind, site.function),
+                lock,
+            });
         }
-        groups[at].add(lock);
     }
     Ok(groups)
 }
@@ -228,21 +236,6 @@ fn guesses(written: &str, lock: &Lock) -> Vec<Guess> {
         shape: None,
     });
     guesses.collect()
-}
-
-fn locks(sites: &[Record]) -> Result<Vec<SiteLock<'_>>, RecordError> {
-    let mut locks = Vec::new();
-    for site in sites {
-        let site_locks = site.locks()?.into_iter();
-        locks.extend(site_locks.map(|(written, lock)| SiteLock {
-            site,
-            guesses: guesses(&written, &lock),
-            written,
-            item: format!("{} `{}`", site.kind, site.function),
-            lock,
-        }));
-    }
-    Ok(locks)
 }
 
 /// The identity of a function of a crate with its keys, in any version.

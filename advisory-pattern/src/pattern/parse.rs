@@ -85,7 +85,9 @@ impl<'a> Reader<'a> {
                 self.foreign(whole, name);
                 &special[whole.len()..]
             } else {
-                self.plain(special)
+                let mut characters = special.chars();
+                self.literal.extend(characters.next());
+                characters.as_str()
             };
         }
         self.literal.push_str(rest);
@@ -157,12 +159,5 @@ impl<'a> Reader<'a> {
                 short(whole)
             ),
         );
-    }
-
-    /// Reads the first character of `from` as text; returns the text after it.
-    fn plain(&mut self, from: &'a str) -> &'a str {
-        let mut characters = from.chars();
-        self.literal.extend(characters.next());
-        characters.as_str()
     }
 }

@@ -32,22 +32,19 @@ impl Drop for Waiting {
     }
 }
 
+/// A waiting call.
 #[derive(Debug)]
 struct Node {
     id: u64,
     place: CallSite,
-    asked: Asked,
-    is_poll: bool,
-    held: Vec<Held>,
-}
-
-/// Locks in a mode or, without one, turns.
-#[derive(Debug)]
-struct Asked {
+    /// The keys for which it waits.
     keys: Vec<Key>,
+    /// `None` for turns.
     mode: Option<Mode>,
     /// True for the permits of a lock, of which one is enough.
     is_any: bool,
+    is_poll: bool,
+    held: Vec<Held>,
 }
 
 #[derive(Debug)]
@@ -121,8 +118,8 @@ impl<'n> Graph<'n> {
         let blocking = all.filter(|Edge { to, held }| {
             // A session gets its own lock again at once.
             let is_own = to.id == from.id && held.is_here;
-            let mut keys = from.asked.keys.iter();
-            !is_own && (self.is_known)(held) && keys.any(|key| held.excludes(*key, from.asked.mode))
+            let mut keys = from.keys.iter();
+            !is_own && (self.is_known)(held) && keys.any(|key| held.excludes(*key, from.mode))
         });
         blocking.collect()
     }
@@ -130,13 +127,13 @@ impl<'n> Graph<'n> {
     /// Returns whether the tasks of these calls keep a call waiting. A permit that none of them
     /// holds can come free.
     fn is_blocked(&self, node: &Node) -> bool {
-        let (edges, asked) = (self.edges(node), &node.asked);
+        let edges = self.edges(node);
         let is_held = |key: &Key| {
             let mut edges = edges.iter();
-            edges.any(|edge| edge.held.excludes(*key, asked.mode))
+            edges.any(|edge| edge.held.excludes(*key, node.mode))
         };
-        if asked.is_any {
-            asked.keys.iter().all(is_held)
+        if node.is_any {
+            node.keys.iter().all(is_held)
         } else {
             !edges.is_empty()
         }
@@ -148,7 +145,7 @@ impl<'n> Graph<'n> {
         let lock = request.lock();
         let mut edges = self.edges(node).into_iter();
         // A task that holds one permit waits for the others too.
-        if !node.asked.is_any && edges.any(|edge| edge.to.id == node.id) {
+        if !node.is_any && edges.any(|edge| edge.to.id == node.id) {
             return Some(Error::SelfDeadlock { lock });
         }
         let (mut seen, mut way) = (Vec::new(), Vec::new());
@@ -202,18 +199,12 @@ fn at(place: CallSite) -> String {
     }
 }
 
-fn enter(asked: Asked, place: CallSite, is_poll: bool, held: Vec<Held>) -> Waiting {
+fn enter(node: Node) -> Waiting {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut waits = waits();
     // In the order of the list: of two calls that close a cycle at once, the newer one is refused.
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
-    waits.push(Arc::new(Node {
-        id,
-        place,
-        asked,
-        is_poll,
-        held,
-    }));
+    waits.push(Arc::new(Node { id, ..node }));
     Waiting(id)
 }
 
@@ -285,16 +276,19 @@ pub(super) async fn wait<D: Driver>(
     {
         return Ok(None);
     }
-    let asked = match &request.permits[..] {
+    let keys = match &request.permits[..] {
         [] => &request.keys,
         permits => permits,
     };
-    let asked = Asked {
-        keys: asked.to_vec(),
+    let waiting = enter(Node {
+        id: 0,
+        place: locks.place,
+        keys: keys.to_vec(),
         mode: Some(request.mode),
         is_any: !request.permits.is_empty(),
-    };
-    let waiting = enter(asked, locks.place, request.poll.is_some(), held);
+        is_poll: request.poll.is_some(),
+        held,
+    });
     if let Some(locks) = possible_cycle(&waiting, request) {
         // Another database can have locks with these numbers.
         let confirmed = held_in_database(conn, &locks).await;
@@ -335,12 +329,15 @@ pub(crate) fn wait_for_turn(
     if held.is_empty() {
         return Ok(None);
     }
-    let asked = Asked {
+    let waiting = enter(Node {
+        id: 0,
+        place: locks.place,
         keys: vec![key],
         mode: None,
         is_any: false,
-    };
-    let waiting = enter(asked, locks.place, false, held);
+        is_poll: false,
+        held,
+    });
     let nodes = waits().clone();
     let is_turn = |held: &Held| held.mode.is_none();
     match Graph::new(&nodes, &waiting, &is_turn).deadlock(&waiting, request) {

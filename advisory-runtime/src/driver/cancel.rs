@@ -17,7 +17,8 @@
 #[doc(hidden)]
 pub use super::cancel_key::startup_process_id;
 
-use super::cancel_key::CancelKey;
+use super::can_be_of_a_process;
+use super::cancel_key::needs_tls;
 use super::timer_thread::{self, Job};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -60,8 +61,8 @@ where
 /// A smaller number can be made up too. Such a request hits no session of another client: it
 /// contains the secret of the session as well, which a server or a pooler compares.
 pub(crate) fn send(token: CancelToken) {
-    let key = CancelKey::of(&token);
-    if !key.can_be_of_a_process() || key.needs_tls && TLS.get().is_none() {
+    let is_of_a_process = startup_process_id(&token).is_some_and(can_be_of_a_process);
+    if !is_of_a_process || needs_tls(&token) && TLS.get().is_none() {
         return;
     }
     let (is_driven, driven) = oneshot::channel();

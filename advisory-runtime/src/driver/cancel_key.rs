@@ -7,7 +7,6 @@
 //! The number alone does not say whether a pooler made it up: some count their clients. Only the
 //! server can, by its own.
 
-use super::can_be_of_a_process;
 use std::future::{Ready, ready};
 use std::io::Result;
 use std::pin::{Pin, pin};
@@ -16,17 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::CancelToken;
 use tokio_postgres::tls::{ChannelBinding, NoTls, TlsConnect, TlsStream};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CancelKey {
-    /// The process id that the session received. `None` if the server sent none, as some proxies
-    /// do, or if this version of tokio-postgres writes a request that is not understood here.
-    pub(super) process: Option<u32>,
-    /// True if requests must use TLS.
-    pub(super) needs_tls: bool,
-}
-
-/// The process id that a session received at its start, if it received one. Behind a pooler it is
-/// not the server's.
+/// The process id that a session received at its start. Behind a pooler it is not the server's.
+/// `None` if the server sent none, as some proxies do, or if this version of tokio-postgres writes
+/// a request that is not understood here.
 #[must_use]
 pub fn startup_process_id(token: &CancelToken) -> Option<u32> {
     // With a TLS that answers yes, a request is written whether it needs TLS or not.
@@ -35,18 +26,9 @@ pub fn startup_process_id(token: &CancelToken) -> Option<u32> {
     written.process_id()
 }
 
-impl CancelKey {
-    pub(super) fn of(token: &CancelToken) -> Self {
-        Self {
-            process: startup_process_id(token),
-            needs_tls: !is_sent(token.cancel_query_raw(&mut Written::answered(b"S"), NoTls)),
-        }
-    }
-
-    /// Returns whether a process can have the id that the session received, not whether one has it.
-    pub(super) fn can_be_of_a_process(self) -> bool {
-        self.process.is_some_and(can_be_of_a_process)
-    }
+/// Returns whether requests must use TLS.
+pub(super) fn needs_tls(token: &CancelToken) -> bool {
+    !is_sent(token.cancel_query_raw(&mut Written::answered(b"S"), NoTls))
 }
 
 fn is_sent<E>(request: impl Future<Output = std::result::Result<(), E>>) -> bool {
@@ -149,7 +131,7 @@ impl AsyncWrite for Written<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CANCEL_CODE, CancelKey, NoEncryption, TLS_REQUEST, Written};
+    use super::{CANCEL_CODE, NoEncryption, TLS_REQUEST, Written, needs_tls, startup_process_id};
     use std::pin::Pin;
     use std::task::{Context, Waker};
     use tokio::io::AsyncWrite as _;
@@ -208,14 +190,13 @@ mod tests {
     /// and session-level locks are refused.
     #[test]
     fn the_process_id_is_read_off_the_token_of_the_client_in_use() {
-        for (config, needs_tls) in configs() {
+        for (config, is_required) in configs() {
             for secret in [4, 32, 256] {
                 match token(&config, Some(key_data(secret))) {
                     Ok(token) => {
-                        let process = Some(PROCESS);
-                        let told = CancelKey { process, needs_tls };
-                        assert_eq!(CancelKey::of(&token), told, "{secret}, {config:?}");
-                        assert!(told.can_be_of_a_process());
+                        let told = (startup_process_id(&token), needs_tls(&token));
+                        let expected = (Some(PROCESS), is_required);
+                        assert_eq!(told, expected, "{secret}, {config:?}");
                     }
                     // A client of protocol 3.0, to whom no server sends such a key.
                     Err(error) => assert_ne!(secret, 4, "{error}, {config:?}"),
@@ -227,9 +208,8 @@ mod tests {
     #[test]
     fn a_server_that_tells_no_process_id_is_not_taken_for_a_process() {
         for (config, _) in configs() {
-            let told = CancelKey::of(&token(&config, None).unwrap());
-            assert!(told.process.is_none(), "{told:?}, {config:?}");
-            assert!(!told.can_be_of_a_process());
+            let told = startup_process_id(&token(&config, None).unwrap());
+            assert_eq!(told, None, "{config:?}");
         }
     }
 

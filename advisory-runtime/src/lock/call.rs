@@ -5,7 +5,7 @@ use super::lock_info::LockInfo;
 use crate::error::BusyLock;
 use crate::observe::Telemetry;
 use crate::sql::unlock::release_keys;
-use crate::{Error, Isolation, Key, Request, Wait, debug};
+use crate::{Error, Isolation, Key, Request, debug};
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -193,10 +193,6 @@ impl Call {
         })
     }
 
-    pub(super) fn commits(&self) -> bool {
-        matches!(self.way, Way::Transaction | Way::Strict)
-    }
-
     pub(super) fn has_outlasted_max_hold(&self) -> bool {
         self.request
             .max_hold
@@ -237,10 +233,6 @@ impl Call {
             Some(restore) => format!("{restore};{release}"),
             None => release,
         }
-    }
-
-    pub(super) fn budget(&self) -> Wait {
-        self.request.budget()
     }
 }
 

@@ -80,7 +80,8 @@ async fn close_unanswered<D: Driver>(
     is_ok: bool,
     limit: Duration,
 ) -> Result<(), Error> {
-    let is_commit = call.phase == Phase::Committing && call.commits();
+    let is_commit =
+        call.phase == Phase::Committing && matches!(call.way, Way::Transaction | Way::Strict);
     call.close(conn).await;
     if !is_ok {
         return Ok(());

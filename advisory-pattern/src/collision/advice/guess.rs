@@ -70,14 +70,12 @@ impl Guess {
     /// `<tenant: uuid>` ``
     fn advice(&self, at: &str, offered: &str) -> String {
         let source = &self.source;
-        match (&self.ty, self.shape) {
-            (Some(ty), Some(_)) => format!(
-                "`<{source}>` is taken for any text, because the macro sees only the name of `{ty}`: write its shape, {offered}{at}"
+        let such_as = self.shape.map_or("such as ", |_| "");
+        match &self.ty {
+            Some(ty) => format!(
+                "`<{source}>` is taken for any text, because the macro sees only the name of `{ty}`: write its shape, {such_as}{offered}{at}"
             ),
-            (Some(ty), None) => format!(
-                "`<{source}>` is taken for any text, because the macro sees only the name of `{ty}`: write its shape, such as {offered}{at}"
-            ),
-            (None, _) => format!(
+            None => format!(
                 "`<{source}>` has no shape, and is taken for any text: if it is not, write its shape, such as {offered}{at}"
             ),
         }

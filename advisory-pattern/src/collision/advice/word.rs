@@ -7,7 +7,8 @@ pub(super) fn first(side: &Side<'_>) -> Option<String> {
     let Some(Part::Text(text)) = side.lock.pattern()?.parts.first() else {
         return None;
     };
-    let end = text.find(|c: char| !is_part(c)).unwrap_or(text.len());
+    let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
     let word = text[..end].trim_end_matches(['-', '_']);
     (!word.is_empty()).then(|| word.to_owned())
 }
@@ -80,8 +81,4 @@ fn values(pattern: &Pattern) -> String {
         .placeholders()
         .filter_map(|placeholder| last(&placeholder.path));
     names.collect::<Vec<_>>().join("-")
-}
-
-fn is_part(c: char) -> bool {
-    c.is_alphanumeric() || c == '-' || c == '_'
 }

@@ -91,7 +91,7 @@ pub(in crate::lock) async fn classify<D: Driver>(
     if is_deadlock(&source) {
         return Error::Deadlock { lock, source };
     }
-    let budget = match call.budget() {
+    let budget = match call.request.budget() {
         _ if !is_interrupted(&source) => return database(call, source),
         Wait::Never => return Error::Database(source),
         wait => wait,

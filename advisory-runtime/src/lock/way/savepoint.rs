@@ -144,7 +144,7 @@ pub(super) async fn lock<D: Driver>(
     outer: NonZeroU32,
 ) -> Result<(), Error> {
     begin(conn, call, outer).await?;
-    if call.budget() == Wait::Never {
+    if call.request.budget() == Wait::Never {
         let released = conn.execute(&release_message(outer, false)).await;
         released.map_err(Error::Database)?;
     }

@@ -158,8 +158,8 @@ pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     prepare(conn, call).await?;
     match acquire_sql(call).send(conn, call).await {
         // The message has set the timeouts, unless it was undone.
-        Ok(Ok(true)) if call.budget() != Wait::Never && !is_in_test(call) => Ok(()),
-        Ok(Ok(true)) if call.budget() != Wait::Never => Box::pin(bound(conn, call)).await,
+        Ok(Ok(true)) if call.request.budget() != Wait::Never && !is_in_test(call) => Ok(()),
+        Ok(Ok(true)) if call.request.budget() != Wait::Never => Box::pin(bound(conn, call)).await,
         Ok(Ok(is_taken)) => Box::pin(after_try(conn, call, is_taken)).await,
         Ok(Err(source)) | Err(source) => Err(Box::pin(refused(conn, call, source)).await),
     }
@@ -282,7 +282,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         SessionState::Alive => {}
     }
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || call.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
+        || call.request.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
     if is_pooled && undone.is_ok() {
         call.phase = Phase::Idle;
         return Error::PooledSession { lock: call.lock() };

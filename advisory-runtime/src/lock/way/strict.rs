@@ -65,7 +65,7 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.phase = Phase::Open;
-    if call.budget() == Wait::Never {
+    if call.request.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
     let acquire = acquire_sql(&call.request, call.process);
