@@ -285,14 +285,13 @@ impl Difference {
     }
 
     fn help(self, identity: &str) -> String {
-        match self {
-            Self::Keep | Self::Mode | Self::Permits => {
-                format!("if that is intended: `--allow-key-change {identity}`")
+        let intended = match self {
+            Self::Keep | Self::Mode | Self::Permits => "if that is intended",
+            Self::Key => {
+                "keep the old key, or take both keys for one release; if no two releases ever run side by side"
             }
-            Self::Key => format!(
-                "keep the old key, or take both keys for one release; if no two releases ever run side by side: `--allow-key-change {identity}`"
-            ),
-        }
+        };
+        format!("{intended}: `--allow-key-change {identity}`")
     }
 }
 
