@@ -17,7 +17,7 @@ use crate::cli::CODES;
 use crate::database::{self, DatabaseUrl, Queries};
 use crate::failure::{Result, bail};
 use crate::job_table::{ClaimColumns, JobTable};
-use crate::names::NameSources;
+use crate::selection::NameSources;
 use crate::text::joined;
 use change::{Change, Kind, Prune};
 use resolved::Resolved;

@@ -51,13 +51,11 @@ pub(crate) fn watch<C: Connection>(
         let shown = loop {
             let refreshed = async {
                 ticks.tick().await;
-                if connection.is_none() {
-                    connection = Some(C::open(address).await?);
-                }
-                match &mut connection {
-                    Some(connection) => read(connection).await,
-                    None => Ok(String::new()),
-                }
+                let open = match &mut connection {
+                    Some(open) => open,
+                    lost => lost.insert(C::open(address).await?),
+                };
+                read(open).await
             };
             match unless(ended.as_mut(), refreshed).await {
                 None => break Ok(true),

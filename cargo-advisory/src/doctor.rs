@@ -27,7 +27,7 @@ use crate::database::{Connection, DatabaseUrl, Queries, block_on, identifier};
 use crate::duration;
 use crate::failure::{Result, bail};
 use crate::job_table::JobTable;
-use crate::names::NameSources;
+use crate::selection::NameSources;
 use facts::Facts;
 
 const IDLE: Duration = Duration::from_secs(60);

@@ -63,15 +63,8 @@ impl Guard {
             table,
             columns,
         };
-        guard.check_columns()?;
-        // The rest of a guard cannot be invalid.
-        guard.key_sql()?;
-        Ok(guard)
-    }
-
-    fn check_columns(&self) -> Result<(), String> {
-        let text = self.key.text();
-        for (name, expression) in &self.columns {
+        let text = guard.key.text();
+        for (name, expression) in &guard.columns {
             let mut names = text.placeholders().map(Placeholder::name);
             if !names.any(|known| known == *name) {
                 let names = match in_backticks(text.placeholders().map(Placeholder::name)) {
@@ -92,7 +85,9 @@ impl Guard {
                 ));
             }
         }
-        Ok(())
+        // The rest of a guard cannot be invalid.
+        guard.key_sql()?;
+        Ok(guard)
     }
 
     /// Returns `true` if all rows have one lock.

@@ -39,21 +39,17 @@ impl Inventory {
         }
         let counts = crates.iter();
         let counts = counts.map(|((name, version), sites)| format!("{name} {version} ({sites})"));
-        let claims = match self.claims.len() {
-            0 if self.sites.is_empty() => {
-                " (a crate that the source never names is not linked)".to_owned()
-            }
-            0 => String::new(),
-            some => format!("; {}", plural(some, "claim")),
+        let claims = match (self.claims.len(), self.sites.len()) {
+            (0, 0) => " (a crate that the source never names is not linked)".to_owned(),
+            (0, _) => String::new(),
+            (some, _) => format!("; {}", plural(some, "claim")),
         };
-        if self.sites.is_empty() {
-            return format!("no lock sites{claims}");
-        }
-        let (sites, count) = (
-            plural(self.sites.len(), "lock site"),
-            plural(crates.len(), "crate"),
-        );
-        format!("{sites} in {count}: {}{claims}", joined(counts, ", "))
+        let sites = match self.sites.len() {
+            0 => return format!("no lock sites{claims}"),
+            some => plural(some, "lock site"),
+        };
+        let (count, counts) = (plural(crates.len(), "crate"), joined(counts, ", "));
+        format!("{sites} in {count}: {counts}{claims}")
     }
 }
 

@@ -138,11 +138,10 @@ fn key(key: &Key<'_>) -> Value {
 }
 
 pub(crate) fn read_files(paths: &[PathBuf]) -> Result<Inventory> {
-    let mut all = Inventory::default();
-    for path in paths {
-        all = all.and(read_file(path)?);
-    }
-    Ok(all)
+    let mut paths = paths.iter();
+    paths.try_fold(Inventory::default(), |all, path| {
+        Ok(all.and(read_file(path)?))
+    })
 }
 
 pub(crate) fn read_file(path: &Path) -> Result<Inventory> {

@@ -159,17 +159,13 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
         );
     }
     let number = plain.unwrap_or_default();
-    for Tool {
-        name,
-        is_distinctive,
-        ..
-    } in tools
-    {
-        let (is, others) = if *is_distinctive {
+    for tool in tools {
+        let (is, others) = if tool.is_distinctive {
             ("is", "")
         } else {
             ("can be", ", or of another program")
         };
+        let name = tool.name;
         let _ = writeln!(
             table,
             "\n{number} {is} the lock of {BOLD}{name}{BOLD:#}{others}."

@@ -16,8 +16,8 @@ use crate::failure::{Result, bail};
 use crate::json::{VERSION, pretty};
 use crate::lease_table;
 use crate::locks::{DONE, OVERDUE, hex, lease_cells, lease_json, lease_label, unknown_renewals};
-use crate::names::NameSources;
 use crate::screen::{BOLD, KEY, PLAIN, note};
+use crate::selection::NameSources;
 use crate::text::{one_line, shell_word};
 
 const MOST: u32 = 1_000;

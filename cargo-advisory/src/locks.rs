@@ -11,15 +11,13 @@ mod cells;
 mod claims;
 mod end;
 mod live_json;
-mod lock_name;
 mod pooled;
 mod renewal;
 mod tree;
 mod view;
 
-pub(crate) use cells::{DONE, OVERDUE, hex, lease as lease_cells, lease_label};
+pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
-pub(crate) use lock_name::label;
 pub(crate) use renewal::unknowns as unknown_renewals;
 pub(crate) use view::find_hint;
 
@@ -34,8 +32,8 @@ use tokio::time::sleep_until;
 use crate::cli::{self, CODES, Format, LEASE_TABLE, LiveAnswer};
 use crate::database::{self, DatabaseUrl, Session, with_timeout};
 use crate::failure::{Failure, Result, bail};
-use crate::names::{NameSources, names_of};
 use crate::screen::{DIM, ERROR};
+use crate::selection::{NameSources, names_of};
 use crate::{display_width, duration, lease_table, screen};
 use age::Age;
 use claims::Claims;

@@ -26,7 +26,7 @@ use tokio_postgres::SimpleQueryRow;
 
 use crate::cli::{Answer, CODES, Format};
 use crate::failure::{Failure, Result, bail};
-use crate::names::NameSources;
+use crate::selection::NameSources;
 use crate::{database, screen};
 use source::Source;
 use waits::Waits;

@@ -35,7 +35,6 @@ mod locks;
 mod log;
 mod markdown;
 mod migration;
-mod names;
 mod report;
 mod screen;
 mod selection;

@@ -1,9 +1,8 @@
 //! Writes one page with everything that is known about a program's locks: `cargo advisory report`.
 //!
-//! `order` draws the order of locks, with each `circle` in it, and `html` escapes. The page has no
+//! `order` draws the order of locks, with each circle in it, and `html` escapes. The page has no
 //! script and loads nothing.
 
-mod circle;
 mod html;
 mod order;
 

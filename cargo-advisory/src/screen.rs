@@ -22,21 +22,20 @@ pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
 
 /// Writes to the file, and creates its folder. Without a file, writes to the standard output.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<()> {
-    if let Some(path) = to {
-        let text = anstream::adapter::strip_str(text).to_string();
-        let folder = path.parent().unwrap_or(Path::new(""));
-        if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
-            let why =
-                "this pattern matches no file: write the path of the file, or create it first";
-            return Err(Failure::file(path, why));
-        }
-        let fails = |what, path: &Path, error: io::Error| {
-            Failure::Input(format!("cannot {what} `{}`: {error}", path.display()))
-        };
-        fs::create_dir_all(folder).map_err(|error| fails("create the folder", folder, error))?;
-        return replace(path, &text).map_err(|error| fails("write", path, error));
+    let Some(path) = to else {
+        return print(text).map(drop);
+    };
+    let text = anstream::adapter::strip_str(text).to_string();
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
+        let why = "this pattern matches no file: write the path of the file, or create it first";
+        return Err(Failure::file(path, why));
     }
-    print(text).map(drop)
+    let fails = |what, path: &Path, error: io::Error| {
+        Failure::Input(format!("cannot {what} `{}`: {error}", path.display()))
+    };
+    fs::create_dir_all(folder).map_err(|error| fails("create the folder", folder, error))?;
+    replace(path, &text).map_err(|error| fails("write", path, error))
 }
 
 /// Replaces the file as a whole, so that a write that fails does not change it. A device or a pipe
@@ -76,10 +75,8 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 pub(crate) fn print(text: &str) -> Result<bool> {
     let mut output = anstream::stdout();
     // The code that clears the rest of a terminal can follow the last line break.
-    match output
-        .write_all(text.as_bytes())
-        .and_then(|()| output.flush())
-    {
+    let written = output.write_all(text.as_bytes());
+    match written.and_then(|()| output.flush()) {
         Ok(()) => Ok(true),
         Err(error) if is_gone(&error) => Ok(false),
         Err(error) => bail!("standard output: {error}"),

@@ -1,5 +1,5 @@
-//! The artifacts that a subcommand reads: those that the user names, or those that `cargo build`
-//! makes.
+//! The artifacts and inventories that a subcommand reads: those that the user names, or what
+//! `cargo build` makes.
 //!
 //! The flags are passed to `cargo build` unchanged. Flags that are not listed here go after `--`.
 //! Cargo itself lists the files, including those that are up to date, so nothing is guessed from
@@ -10,13 +10,15 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{self, Stdio};
 
+use advisory_pattern::Record;
+use advisory_runtime::monitor::Names;
 use anstream::ColorChoice;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 
-use crate::artifact;
 use crate::failure::{Failure, Result, bail};
 use crate::inventory::Inventory;
+use crate::{artifact, json};
 
 /// The flags of `cargo build`: the name, the letter, the name of the value, and the help.
 const FLAGS: [(&str, &str, &str, &str); 25] = [
@@ -142,6 +144,35 @@ impl Artifacts {
         let mut flags = self.selection.0.iter().rev();
         flags.find_map(|flag| flag.strip_prefix("--manifest-path="))
     }
+}
+
+// The files with the lock sites.
+#[derive(Args)]
+pub(crate) struct NameSources {
+    /// A program that has the lock sites with the names
+    #[arg(long, value_name = "FILE", global = true)]
+    artifact: Vec<PathBuf>,
+    /// A dumped inventory (JSON) that has the lock sites with the names
+    #[arg(long, value_name = "FILE", global = true)]
+    inventory: Vec<PathBuf>,
+}
+
+impl NameSources {
+    pub(crate) fn are_named(&self) -> bool {
+        !self.artifact.is_empty() || !self.inventory.is_empty()
+    }
+
+    pub(crate) fn names(&self) -> Result<Names> {
+        names_of(self.inventory()?.sites)
+    }
+
+    pub(crate) fn inventory(&self) -> Result<Inventory> {
+        Ok(artifact::read(&self.artifact, true)?.and(json::read_files(&self.inventory)?))
+    }
+}
+
+pub(crate) fn names_of(sites: Vec<Record>) -> Result<Names> {
+    Names::of(sites).map_err(|error| Failure::Input(format!("the inventory: {error}")))
 }
 
 /// Builds, with cargo's messages on the standard error. Returns the artifacts that can contain lock

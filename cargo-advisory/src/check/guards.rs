@@ -66,9 +66,22 @@ pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<F
                 Err(why) => vec![why],
                 Ok(table) => lock.problems(client, &table).await?,
             };
-            if !wrong.is_empty() {
-                findings.push(finding(site, &lock.name, written, &wrong));
+            if wrong.is_empty() {
+                continue;
             }
+            let lock = &lock.name;
+            findings.push(Finding {
+                kind: "guard",
+                message: format!(
+                    "the table `{written}` is not guarded by the advisory lock `{lock}`"
+                ),
+                places: vec![Place::site(site, None, "says that it guards the table")],
+                notes: wrong.iter().map(|why| one_line(why)).collect(),
+                help: format!(
+                    "run the migration that `cargo advisory migration require --lock '{lock}' --table {written}` prints (if there is a trigger \
+                     already, after what `--down` prints, in one transaction), or leave the table out of `guards`"
+                ),
+            });
         }
     }
     Ok(findings)
@@ -84,19 +97,6 @@ struct Lock {
     name: String,
     keys: Vec<LockedKey>,
     derivation: Derivation,
-}
-
-fn finding(site: &Record, lock: &str, table: &str, why: &[String]) -> Finding {
-    Finding {
-        kind: "guard",
-        message: format!("the table `{table}` is not guarded by the advisory lock `{lock}`"),
-        places: vec![Place::site(site, None, "says that it guards the table")],
-        notes: why.iter().map(|why| one_line(why)).collect(),
-        help: format!(
-            "run the migration that `cargo advisory migration require --lock '{lock}' --table {table}` prints (if there is a trigger \
-             already, after what `--down` prints, in one transaction), or leave the table out of `guards`"
-        ),
-    }
 }
 
 impl Lock {

@@ -89,17 +89,13 @@ pub(crate) fn find(inventory: &Inventory, release: &Release<'_>) -> Vec<Finding>
 /// Finds locks without a name that may have been renamed together with their key: the function no
 /// longer exists, and its module has a new one with values of equal shapes in its key.
 fn replacements(old: &[Site<'_>], new: &[Site<'_>], release: &Release<'_>) -> Vec<Finding> {
-    let has_path = |site: &Site<'_>, sites: &[Site<'_>]| {
-        let mut paths = sites.iter().map(|other| path(other.record));
-        paths.any(|other| other == path(site.record))
-    };
-    let has_name = |site: &Site<'_>, sites: &[Site<'_>]| {
-        let name = &site.record.name;
-        name.is_some() && sites.iter().any(|other| other.record.name == *name)
-    };
     // A declared lock is compared where it is used.
     let is_missing = |site: &&Site<'_>, sites: &[Site<'_>]| {
-        site.record.kind != "struct" && !has_path(site, sites) && !has_name(site, sites)
+        let (record, its_path) = (site.record, path(site.record));
+        let is_it = |other: &Record| {
+            path(other) == its_path || record.name.is_some() && other.name == record.name
+        };
+        record.kind != "struct" && !sites.iter().any(|other| is_it(other.record))
     };
     let mut added: Vec<&Site<'_>> = new.iter().filter(|site| is_missing(site, old)).collect();
     let mut findings = Vec::new();
@@ -285,14 +281,13 @@ impl Difference {
     }
 
     fn help(self, identity: &str) -> String {
-        match self {
-            Self::Keep | Self::Mode | Self::Permits => {
-                format!("if that is intended: `--allow-key-change {identity}`")
+        let intended = match self {
+            Self::Keep | Self::Mode | Self::Permits => "if that is intended",
+            Self::Key => {
+                "keep the old key, or take both keys for one release; if no two releases ever run side by side"
             }
-            Self::Key => format!(
-                "keep the old key, or take both keys for one release; if no two releases ever run side by side: `--allow-key-change {identity}`"
-            ),
-        }
+        };
+        format!("{intended}: `--allow-key-change {identity}`")
     }
 }
 

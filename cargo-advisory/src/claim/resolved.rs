@@ -85,8 +85,8 @@ impl Resolved {
         if names.is_empty() {
             names = table.claim.key.iter().collect();
         }
-        let typed = |name: &String| Some((name.clone(), types.get(name)?.clone()));
-        let key: Vec<_> = names.into_iter().filter_map(typed).collect();
+        let with_type = |name: &String| Some((name.clone(), types.get(name)?.clone()));
+        let key: Vec<_> = names.into_iter().filter_map(with_type).collect();
         if key.is_empty() {
             bail!(
                 "`{label}` has no primary key: write the columns that identify a row, `--key id`"

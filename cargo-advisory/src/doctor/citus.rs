@@ -42,8 +42,8 @@ impl Node {
 }
 
 /// Looks at how Citus manages a table: `a reference table of Citus`, and the statements that turn it
-/// into an ordinary one. `None` for an ordinary table; others refuse the writes of leases and claims.
-/// `name` is the table's name in SQL.
+/// into an ordinary one. Such a table refuses the writes of leases and claims. `None` for an
+/// ordinary table. `name` is its name in SQL.
 pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>> {
     let table = format!("to_regclass({})::oid", literal(name));
     let question = format!(

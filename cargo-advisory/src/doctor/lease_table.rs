@@ -1,5 +1,5 @@
-//! Judges the lease table: its columns and the rights on it, its sequence and the tokens in the table,
-//! and the right to read the timeline.
+//! Judges the lease table: its columns and the rights on it, its sequence and the tokens in it, and
+//! the right to read the timeline.
 
 use super::{Diagnosis, Level, Server, citus};
 use crate::database::{cell, identifier, rows};

@@ -118,12 +118,9 @@ async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler> {
     let pids = [one.pid().await?, other.pid().await?];
     for _ in 0..ROUNDS {
         if let Err(error) = with_timeout(other.queries.client.batch_execute("BEGIN")).await? {
-            let why = Failure::from(error).to_string();
-            let is_statement = why.contains("statement pool");
-            return Ok(if is_statement {
-                Pooler::Statement
-            } else {
-                Pooler::Unknown(why)
+            return Ok(match Failure::from(error).to_string() {
+                why if why.contains("statement pool") => Pooler::Statement,
+                why => Pooler::Unknown(why),
             });
         }
         let mut keeps = other.pid().await? == pids[1] && pids[1] != pids[0];

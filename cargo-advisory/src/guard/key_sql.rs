@@ -117,12 +117,7 @@ fn rendered(placeholder: &Placeholder, column: &str) -> Result<String, String> {
         Shape::Date => date(column),
         Shape::Time => time(column),
         Shape::DateTime => date_time(column),
-        Shape::Timestamp => {
-            format!(
-                "{} || 'Z'",
-                date_time(&format!("timezone('UTC', {column})"))
-            )
-        }
+        Shape::Timestamp => date_time(&format!("timezone('UTC', {column})")) + " || 'Z'",
         Shape::Char | Shape::Text | Shape::Raw => filtered(placeholder, shape, column)?,
         other => {
             return Err(format!(

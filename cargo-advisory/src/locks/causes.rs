@@ -138,15 +138,13 @@ fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
         }
         reached
     };
-    let reached: BTreeMap<i32, BTreeSet<i32>> =
-        pids.iter().map(|pid| (*pid, all_before(*pid))).collect();
-    let is_before = |to: &i32, from: &i32| reached.get(from).is_some_and(|pids| pids.contains(to));
-    let waiting = pids.iter().filter(|pid| is_before(pid, pid));
     let circle = |pid: &i32| {
-        let is_in = |other: &i32| is_before(pid, other) && is_before(other, pid);
-        pids.iter().copied().filter(is_in).collect()
+        let before = all_before(*pid).into_iter();
+        let both_ways = before.filter(|other| all_before(*other).contains(pid));
+        both_ways.collect::<BTreeSet<i32>>()
     };
-    waiting.map(|pid| Root::Circle(circle(pid))).collect()
+    let circles = pids.iter().map(circle).filter(|it| !it.is_empty());
+    circles.map(Root::Circle).collect()
 }
 
 /// Writes the causes, each with its state, the command that ends it, and the effect of the command.

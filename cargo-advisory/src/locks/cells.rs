@@ -1,13 +1,12 @@
-//! The cells of the tables of live locks, leases and claims.
+//! The cells of the tables of live locks, leases and claims, and the names of locks.
 
 use std::time::Duration;
 
-use advisory_runtime::Mode;
 use advisory_runtime::monitor::{
-    Activity, Backend, ClaimedRow, Holder, HolderId, Lease, Locks, Scope, State,
+    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Locks, Name, Scope, State,
 };
+use advisory_runtime::{Key, Mode};
 
-use super::lock_name::names;
 use super::renewal;
 use crate::display_width::cut;
 use crate::duration::short;
@@ -65,6 +64,43 @@ pub(super) fn session_row(locks: &Locks, label: String, pid: i32) -> Row {
     cells[LABEL] = label;
     backend(&mut cells, locks, pid);
     cells
+}
+
+/// A lock's name in the lists, and its number.
+pub(crate) fn label(key: Key, known: &[Name]) -> String {
+    let names = names(known);
+    match key {
+        _ if names.is_empty() => key.to_string(),
+        Key::BigInt(number) => format!("{names} ({number})"),
+        Key::IntInt(..) => format!("{names} {key}"),
+    }
+}
+
+/// The names of a lock, without its number; empty if it has none.
+pub(super) fn names(names: &[Name]) -> String {
+    let shown = names.iter().filter_map(|name| {
+        let key = one_line(&name.key);
+        // A fixed key is a number, which is shown after it anyway.
+        let is_number = key.parse::<i64>().is_ok() || key.starts_with('(');
+        match &name.name {
+            Some(name) if is_number => Some(one_line(name)),
+            Some(name) => Some(format!("{}: {key}", one_line(name))),
+            None => Some(key).filter(|_| !is_number),
+        }
+    });
+    let shown = joined(shown, " or ");
+    let is_possible = |name: &Name| name.certainty == Certainty::Possible;
+    let is_only_possible = match names {
+        [name] => is_possible(name),
+        // A tool that takes a number that other programs may also use.
+        [name, ..] => is_possible(name) && name.name.is_some() && name.sites.is_empty(),
+        [] => false,
+    };
+    if is_only_possible {
+        format!("perhaps {shown}")
+    } else {
+        shown
+    }
 }
 
 /// The common name of a lock type of `pg_locks`.

@@ -5,8 +5,7 @@ use std::fmt::Write;
 use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::{Args, Subcommand, value_parser};
 
-use super::cells::{UNTRACKED, has_transaction, lock_kind, scope_and_mode, who};
-use super::lock_name::label;
+use super::cells::{UNTRACKED, has_transaction, label, lock_kind, scope_and_mode, who};
 use crate::cli::Confirmation;
 use crate::database::{Session, identifier, with_timeout};
 use crate::duration::short;

@@ -13,8 +13,13 @@ use crate::cli::NAME;
 /// are session-level.
 pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
     let reader = locks.reader;
-    let is_used = |backend: &Backend| backend.pid == reader || is_own(&backend.application);
-    let used = locks.backends.iter().filter(|backend| is_used(backend));
+    // pgbouncer can add a hyphen and the client's address to a name.
+    let is_own = |backend: &Backend| {
+        let rest = backend.application.strip_prefix(NAME);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" - "))
+    };
+    let used = locks.backends.iter();
+    let used = used.filter(|backend| backend.pid == reader || is_own(backend));
     let used: Vec<i32> = used.map(|backend| backend.pid).collect();
     let mut pooled = Vec::new();
     for holder in locks.locks.iter_mut().flat_map(|lock| &mut lock.holders) {
@@ -46,11 +51,4 @@ pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
         }
     }
     pooled
-}
-
-/// Returns `true` if this is the application name of this command. pgbouncer can add a hyphen and
-/// the client's address.
-fn is_own(application: &str) -> bool {
-    let rest = application.strip_prefix(NAME);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" - "))
 }

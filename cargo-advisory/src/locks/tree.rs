@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use advisory_runtime::Mode;
 use advisory_runtime::monitor::{HolderId, Lock, Locks, Scope};
 
-use super::cells::{Row, holder_row, lock_kind, session_row};
-use super::lock_name::{label, names};
+use super::cells::{Row, holder_row, label, lock_kind, names, session_row};
 use crate::duration::short;
 
 /// The common part of locks of one session that differ only in their numbers: the process id, the

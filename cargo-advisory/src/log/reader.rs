@@ -41,7 +41,7 @@ impl Reader {
     }
 }
 
-/// Parses a line of `jsonlog`, of PostgreSQL 15 and later; `None` if it is not a record of the server.
+/// Parses a line of `jsonlog`, of PostgreSQL 15 and later; `None` if the server has not written it.
 fn json_record(line: &str) -> Option<Record> {
     let value: Value = serde_json::from_str(line).ok()?;
     let some = |member: &str| value.get(member).and_then(Value::as_str).map(str::to_owned);
