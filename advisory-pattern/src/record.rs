@@ -173,6 +173,18 @@ impl Record {
     }
 }
 
+// Otherwise a program could not read its own records.
+const _: () = {
+    let mut at = 0;
+    while at < Derivation::ALL.len() {
+        assert!(
+            first_version(Derivation::ALL[at]) <= RECORD_VERSION,
+            "raise `RECORD_VERSION` in `record/format.rs`"
+        );
+        at += 1;
+    }
+};
+
 /// The first version of the format that has the derivation.
 const fn first_version(derivation: Derivation) -> u32 {
     match derivation {

@@ -7,7 +7,11 @@
 //! lock, `idle` a body that leaves the connection idle. A setting that marks the transaction of a
 //! call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs
 //! under, in `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
-//! `error/pool_error.rs`.
+//! `pool.rs`.
+//!
+//! A check before the lock is called from `before_begin`, which also looks for a standby and for a
+//! pooler, and one at the end from `lock/way`. One that asks the server has its SQL in
+//! `sql/probe.rs` and its marker in `error/classify.rs`.
 
 pub(crate) mod bodies;
 pub(crate) mod connection_locks;

@@ -224,7 +224,17 @@ fn record(value: &Value) -> Result<Record, String> {
             .filter(|permits| matches!(permits, Permits::Number(_)))
             .map(Some),
     };
-    let mut record = Record {
+    let listed = site.get("keys").and_then(Value::as_array);
+    let (mut written, mut keys) = (Vec::new(), Vec::new());
+    for key in listed.ok_or("`keys` is not an array")? {
+        let key = key.as_object().ok_or("`keys` does not contain objects")?;
+        let encoded = encoded_key(key)?;
+        written.push(text(key, "written")?.unwrap_or_else(|| encoded.clone()));
+        keys.push(encoded);
+    }
+    Ok(Record {
+        written,
+        keys,
         kind: text(site, "kind")?.unwrap_or_else(|| "fn".to_owned()),
         name: text(site, "name")?,
         component: text(site, "component")?,
@@ -254,17 +264,7 @@ fn record(value: &Value) -> Result<Record, String> {
         with: pairs(site, "with", ["placeholder", "value"])?,
         guards: texts(site, "guards")?,
         allow_overlap: pairs(site, "allow_overlap", ["name", "reason"])?,
-        ..Record::default()
-    };
-    let keys = site.get("keys").and_then(Value::as_array);
-    for key in keys.ok_or("`keys` is not an array")? {
-        let key = key.as_object().ok_or("`keys` does not contain objects")?;
-        let encoded = encoded_key(key)?;
-        let written = text(key, "written")?.unwrap_or_else(|| encoded.clone());
-        record.written.push(written);
-        record.keys.push(encoded);
-    }
-    Ok(record)
+    })
 }
 
 /// The pairs of texts in an array of objects; none if an earlier release has not written the array.

@@ -1,4 +1,4 @@
-//! What tests do on a connection of blocking Diesel.
+//! Helpers for a connection of blocking Diesel.
 
 use crate::settings::SETTINGS;
 use advisory_runtime::Error;

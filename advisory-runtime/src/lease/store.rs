@@ -1,4 +1,4 @@
-//! Where leases are: in a table that a pool reaches, or in memory.
+//! The store of leases: a table that a pool reaches, or memory.
 
 use super::grant::Granted;
 use super::rows::LeaseRows;

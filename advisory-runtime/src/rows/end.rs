@@ -1,4 +1,4 @@
-//! How a row ends, in one vocabulary for leases and claims.
+//! The end of a row, in one vocabulary for leases and claims.
 
 use diesel::result::Error as DieselError;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which connection a statement about rows uses, and when it goes on to the next one.
+//! The connection that a statement about rows uses, and when the next one is tried.
 //!
 //! The keeper's statements go to a connection of the pool first. It is asked for on the program's
 //! own runtime, because a connection lives on the runtime that opens it. If the answer is late,

@@ -3,7 +3,9 @@
 use crate::records::declared;
 use advisory_pattern::{Permits, Record};
 
-use crate::programs::{advisory, assert_has, assert_has_all, file, keyed, program_of, site};
+use crate::programs::{
+    advisory, assert_has, assert_has_all, file, keyed, program_of, scratch, site,
+};
 
 fn transfer(line: u32) -> Record {
     let keys = ["AccountLock { id: from }", "AccountLock { id: to }"];
@@ -43,6 +45,84 @@ fn the_holder_of_a_declared_lock_is_listed_with_its_pattern() {
         "| `z:<day>` |  |  | Per day (date) | Transaction (`pg_advisory_xact_lock`) | sha256 | `bank::audit` | `bank: src/lib.rs:40` |",
     ];
     assert_eq!(rows[..4], expected, "{document}");
+}
+
+/// Without `..`, so that a new argument does not compile here until it is listed.
+#[test]
+fn each_argument_of_a_lock_is_in_the_document_the_page_and_the_json() {
+    let some = |word: &str| Some(word.to_owned());
+    let lock = Record {
+        kind: "fn".into(),
+        name: some("Booking"),
+        component: some("Calendar"),
+        purpose: some("One booking of a room"),
+        written: vec!["room:<room>".into()],
+        keys: vec!["pattern room:<room: int>".into()],
+        with: vec![("room".into(), "req.room_number".into())],
+        derivation: "fnv1a64".into(),
+        scope: "session".into(),
+        mode: "shared".into(),
+        wait: some("71s"),
+        poll: some("72ms"),
+        permits: Some(Permits::Number(73)),
+        max_hold: some("74s"),
+        isolation: some("repeatable read"),
+        ttl: some("75s"),
+        renew: some("76s"),
+        keep: some("77s"),
+        allow_overlap: vec![("Other".into(), "they never meet".into())],
+        guards: vec!["bookings".into()],
+        allow_ambiguous: some("rooms have no colon"),
+        allow_redundant: some("the constraint came later"),
+        module: "calendar::rooms".into(),
+        function: "book".into(),
+        file: "src/rooms.rs".into(),
+        line: 78,
+        krate: "calendar".into(),
+        version: "7.9.0".into(),
+    };
+    let program = program_of("document-whole.rmeta", std::slice::from_ref(&lock));
+    let shown = [
+        "room:&lt;room&gt;",
+        "Calendar",
+        "One booking of a room",
+        "shared",
+        "71s",
+        "72ms",
+        "73",
+        "74s",
+        "repeatable read",
+        "75s",
+        "76s",
+        "77s",
+        "bookings",
+        "the constraint came later",
+        "calendar::rooms::book",
+        "src/rooms.rs:78",
+    ];
+    let page = scratch("document-whole.html");
+    advisory(&["report", "--artifact", &program, "-o", &page]).exits(0);
+    assert_has_all(&std::fs::read_to_string(page).unwrap(), &shown);
+    let document = dump("document-whole.rmeta", std::slice::from_ref(&lock));
+    assert_has_all(&document.replace('<', "&lt;").replace('>', "&gt;"), &shown);
+    let json = |from: &[&str]| {
+        let said = advisory(&[&["dump", "--format", "json"], from].concat());
+        said.exits(0).out
+    };
+    let written = json(&["--artifact", &program]);
+    let read = file("document-whole.json", &written);
+    assert_eq!(json(&["--inventory", &read]), written);
+    for value in [
+        "Booking",
+        "req.room_number",
+        "fnv1a64",
+        "they never meet",
+        "rooms have no colon",
+        "7.9.0",
+    ] {
+        assert_has(&written, value);
+    }
+    assert_has_all(&written, &shown[1..14]);
 }
 
 #[test]

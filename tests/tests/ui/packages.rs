@@ -216,3 +216,31 @@ fn the_oldest_rust_is_the_same_on_every_page() {
         }
     }
 }
+
+/// A feature that is not checked alone can miss a dependency, and nobody finds one that is not
+/// documented.
+#[test]
+fn each_feature_of_the_runtime_is_documented_and_checked() {
+    let manifest = manifest("advisory-runtime");
+    let (_, features) = manifest.split_once("\n[features]\n").expect("features");
+    let (features, _) = features.split_once("\n[").expect("more sections");
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect(path);
+    let checked = read("scripts/feature-combinations");
+    let checked: Vec<&str> = checked.split([' ', ',', '\n']).collect();
+    let documented = read("advisory-runtime/src/lib.rs");
+    let mut count = 0;
+    for (feature, _) in features.lines().filter_map(|line| line.split_once(" = ")) {
+        if feature == "default" {
+            continue;
+        }
+        count += 1;
+        assert!(checked.contains(&feature), "{feature} is not checked");
+        let row = format!("`{feature}`");
+        let mut rows = documented.lines().filter(|line| line.starts_with("//! | "));
+        assert!(
+            rows.any(|line| line.contains(&row)),
+            "{feature} has no row in `lib.rs`"
+        );
+    }
+    assert!(count > 10);
+}

@@ -160,7 +160,8 @@ where
 fn is_released<T: Claim>(on_err: End) -> bool {
     match end_of::<T>(on_err) {
         End::Retry { .. } => T::RunAt::COLUMN.is_none(),
-        end => end == End::Release,
+        End::Release => true,
+        End::Complete | End::Fail | End::Delete => false,
     }
 }
 
