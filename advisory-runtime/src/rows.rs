@@ -1,6 +1,6 @@
 //! The engine of rows that expire: leases and claims.
 //!
-//! The only state of a held row is in [`hold`]; docs/architecture.md has its diagram.
+//! The only state of a held row is in [`hold`].
 //!
 //! The [`keeper`] renews all rows of the process on a thread of its own, and ends those whose
 //! holder is gone; [`reach`] finds a connection for each of its statements. [`watch`] runs a body

@@ -1,4 +1,14 @@
 //! The state of a held row, as far as this process knows.
+//!
+//! ```text
+//!             renewed
+//!            ┌──────┐
+//!            ▼      │            sent              answered
+//!  granted ─ held ──┴── end ──▶ ending ───────────▶ ended
+//!            │  ▲                  │ in the user's transaction
+//!            │  └── rolled back ── in transaction ─ committed ─▶ ended
+//!            └── refused, or the deadline ──▶ lost
+//! ```
 
 use super::{Expiry, Sent, Stop, grace, margin, pause};
 use diesel::result::Error as DieselError;
