@@ -171,11 +171,11 @@ fn with_reason<T>(conn: &mut AsyncPgConnection, answer: QueryResult<T>) -> Query
 /// Sends a message, if it is not empty, and then a query, and waits for both answers. The outer
 /// error is the message's.
 async fn send_both<T>(
-    conn: &AsyncPgConnection,
+    mut conn: &AsyncPgConnection,
     message: &str,
     query: impl Future<Output = QueryResult<T>>,
 ) -> QueryResult<QueryResult<T>> {
-    let (executed, answer) = in_order(pin!(execute_any(conn, message)), pin!(query)).await;
+    let (executed, answer) = in_order(pin!(execute_any(&mut conn, message)), pin!(query)).await;
     executed.map(|()| answer)
 }
 

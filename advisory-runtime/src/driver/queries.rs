@@ -92,12 +92,12 @@ impl Queries for diesel_async::AsyncPgConnection {
         Pg: QueryMetadata<Q::SqlType> + QueryMetadata<W::SqlType>,
     {
         use diesel_async::RunQueryDsl;
-        let handles = (&mut &*self, &mut &*self);
+        let handles = (&mut &*self, &mut &*self, &mut &*self, &mut &*self);
         let [begin, end] = around.unwrap_or_default();
-        let opened = pin!(execute_any(self, begin));
-        let first = pin!(RunQueryDsl::load(first, handles.0));
-        let second = pin!(RunQueryDsl::load(second, handles.1));
-        let closed = pin!(execute_any(self, end));
+        let opened = pin!(execute_any(handles.0, begin));
+        let first = pin!(RunQueryDsl::load(first, handles.1));
+        let second = pin!(RunQueryDsl::load(second, handles.2));
+        let closed = pin!(execute_any(handles.3, end));
         let last = pin!(in_order(second, closed));
         let rest = pin!(in_order(first, last));
         let (opened, (first, (second, closed))) = in_order(opened, rest).await;
@@ -171,12 +171,16 @@ pub(super) async fn in_order<A: Future, B: Future>(
 
 /// Sends a message, if it is not empty.
 #[cfg(feature = "diesel-async")]
-pub(super) async fn execute_any(
-    mut conn: &diesel_async::AsyncPgConnection,
-    message: &str,
-) -> QueryResult<()> {
-    if message.is_empty() {
-        return Ok(());
+pub(super) fn execute_any<'c>(
+    conn: &'c mut &diesel_async::AsyncPgConnection,
+    message: &'c str,
+) -> impl Future<Output = QueryResult<()>> + 'c {
+    let executed = (!message.is_empty())
+        .then(|| diesel_async::SimpleAsyncConnection::batch_execute(conn, message));
+    async move {
+        match executed {
+            Some(executed) => executed.await,
+            None => Ok(()),
+        }
     }
-    diesel_async::SimpleAsyncConnection::batch_execute(&mut conn, message).await
 }
