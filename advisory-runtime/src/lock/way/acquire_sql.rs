@@ -1,6 +1,7 @@
 //! The SQL that acquires locks: a message, and for a try a query after it.
 
 use super::message::Message;
+use crate::Request;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
 use crate::lock::call::{Call, Phase};
@@ -34,32 +35,22 @@ pub(super) enum TryQuery {
     Session,
 }
 
-/// The text of a try. It returns a row if it took the locks.
-struct TryText(String);
+/// The message and the query of a try as one text, which fails with [`Marker::NotAvailable`] if a
+/// key is held. Used if the server could not prepare the query: a pooler that does not track
+/// prepared statements may have given its name to another client's.
+fn try_by_text(request: &Request, message: &str) -> String {
+    let (comment, select) = (Message::comment(request), Message::try_select(request));
+    let take = fail_unless(&format!("EXISTS({select})"), Marker::NotAvailable.text());
+    format!("{comment}{message};{take}")
+}
 
-impl TryText {
-    fn split(&self) -> (&str, &str) {
-        let after_comment = self.0.find("*/;").map_or(0, |end| end + 3);
-        self.0.split_at(after_comment)
-    }
-
-    /// The message and the query as one text, which fails with [`Marker::NotAvailable`] if a key is
-    /// held. Used if the server could not prepare the query: a pooler that does not track prepared
-    /// statements may have given its name to another client's.
-    fn by_text(&self, message: &str) -> String {
-        let (comment, select) = self.split();
-        let take = fail_unless(&format!("EXISTS({select})"), Marker::NotAvailable.text());
-        format!("{comment}{message};{take}")
-    }
-
-    /// Undoes the message after a miss. Its comments repeat the lock's name and its first keys:
-    /// they are the session's last query, which shows the locks that a call polls for.
-    fn undo_miss(&self, undo: &str) -> String {
-        let (comment, select) = self.split();
-        let mut ends = select.match_indices(')').map(|(end, _)| end);
-        let keys = ends.nth(KEYS_SHOWN).map_or(select, |end| &select[..end]);
-        format!("{comment}/*{keys}*/;{undo}")
-    }
+/// Undoes the message after a miss. Its comments repeat the lock's name and its first keys: they
+/// are the session's last query, which shows the locks that a call polls for.
+fn undo_miss(request: &Request, undo: &str) -> String {
+    let (comment, select) = (Message::comment(request), Message::try_select(request));
+    let mut ends = select.match_indices(')').map(|(end, _)| end);
+    let keys = ends.nth(KEYS_SHOWN).map_or(&*select, |end| &select[..end]);
+    format!("{comment}/*{keys}*/;{undo}")
 }
 
 /// The maximum number of keys that a missed try shows.
@@ -102,7 +93,6 @@ async fn try_xact<D: Driver>(
     conn: &mut D,
     call: &mut Call,
 ) -> QueryResult<QueryResult<bool>> {
-    let text = |call: &Call| TryText(Message::try_query(&call.request));
     // A blocking connection does not show a pooler, and prepares each text.
     let is_direct = conn.startup_process_id().is_some_and(can_be_of_a_process);
     let answer = if let Some(query) = one_key.filter(|_| is_direct) {
@@ -110,12 +100,13 @@ async fn try_xact<D: Driver>(
         let taken = answer.and_then(|answer| query.is_taken(answer.as_deref()));
         taken.and_then(|taken| taken.map(usize::from).ok_or(DieselError::NotFound))
     } else {
-        conn.execute_and_query(message, &text(call).0).await?
+        let query = Message::comment(&call.request) + &Message::try_select(&call.request);
+        conn.execute_and_query(message, &query).await?
     };
     let source = match answer {
         Ok(rows) => {
             if rows == 0 {
-                let undo = text(call).undo_miss(undo);
+                let undo = undo_miss(&call.request, undo);
                 if let Err(error) = conn.execute(&undo).await {
                     // The transaction may still be open, with some of several keys.
                     call.abandon(conn);
@@ -134,7 +125,7 @@ async fn try_xact<D: Driver>(
     );
     Ok(
         if (is_foreign || has_only_message(&source)) && conn.execute(undo).await.is_ok() {
-            let text = text(call).by_text(message);
+            let text = try_by_text(&call.request, message);
             conn.execute(&text).await.map(|()| true)
         } else {
             Err(source)

@@ -109,15 +109,15 @@ pub(super) struct Message {
 impl Message {
     /// Begins with the comments that name the lock and the caller's trace.
     pub(super) fn new(request: &Request) -> Self {
-        let mut message = Self::named(request);
-        query_comment::push_trace(&mut message.text);
-        message
+        let (mut text, separator) = (Self::comment(request), "");
+        query_comment::push_trace(&mut text);
+        Self { text, separator }
     }
 
-    /// Begins with the comment that names the lock. A `;` makes the comment an empty statement of
-    /// its own: otherwise it would be part of the next utility statement, and of its entry in
+    /// The comment that names the lock. A `;` makes the comment an empty statement of its own:
+    /// otherwise it would be part of the next utility statement, and of its entry in
     /// `pg_stat_statements`.
-    fn named(request: &Request) -> Self {
+    pub(super) fn comment(request: &Request) -> String {
         // With a budget there are three more columns.
         let mut text = String::with_capacity(match request.wait {
             Wait::Session | Wait::Never => 256,
@@ -127,38 +127,31 @@ impl Message {
             query_comment::push(&mut text, name);
             text.push(';');
         }
-        let separator = "";
-        Self { text, separator }
+        text
     }
 
     /// Asks for the keys of the open transaction without waiting. It returns a row if it took them;
-    /// with permits, the number of rows is the position of the one that it took. It has no trace:
-    /// each text is prepared.
-    pub(super) fn try_query(request: &Request) -> String {
-        let Self { mut text, .. } = Self::named(request);
+    /// with permits, the number of rows is the position of the one that it took. After the comment
+    /// it has no trace: each text is prepared.
+    pub(super) fn try_select(request: &Request) -> String {
         if !request.permits.is_empty() {
             let position = try_permits(request, Scope::Xact, None);
-            put!(
-                text,
-                "SELECT 1 FROM pg_catalog.generate_series(1,{position})"
-            );
-            return text;
+            return format!("SELECT 1 FROM pg_catalog.generate_series(1,{position})");
         }
         let locks = try_locks(request, Scope::Xact, None);
         match &request.at {
-            Some(rows) => text + &format!("SELECT 1 FROM {rows} HAVING {locks}"),
-            None => text + "SELECT 1 WHERE " + &locks,
+            Some(rows) => format!("SELECT 1 FROM {rows} HAVING {locks}"),
+            None => format!("SELECT 1 WHERE {locks}"),
         }
     }
 
-    /// Like [`try_query`](Self::try_query), for session-level locks. It returns one text: `tag`,
-    /// then the number of rows. It fails if `process` is not the backend.
+    /// Like [`try_select`](Self::try_select), for session-level locks, with the comment. It returns
+    /// one text: `tag`, then the number of rows. It fails if `process` is not the backend.
     pub(super) fn try_session(request: &Request, process: Option<i32>, tag: &str) -> String {
-        let Self { mut text, .. } = Self::named(request);
+        let comment = Self::comment(request);
         if !request.permits.is_empty() {
             let position = try_permits(request, Scope::Session, process);
-            put!(text, "SELECT pg_catalog.concat('{tag}',{position})");
-            return text;
+            return format!("{comment}SELECT pg_catalog.concat('{tag}',{position})");
         }
         let locks = if request.keys.len() > 1 {
             // For the transaction first: after a miss, the session holds none of several keys.
@@ -167,11 +160,7 @@ impl Message {
         } else {
             try_locks(request, Scope::Session, process)
         };
-        put!(
-            text,
-            "SELECT CASE WHEN {locks} THEN '{tag}1' ELSE '{tag}0' END"
-        );
-        text
+        format!("{comment}SELECT CASE WHEN {locks} THEN '{tag}1' ELSE '{tag}0' END")
     }
 
     /// Keeps the rows that choose the node from moving to another one before the transaction ends.
