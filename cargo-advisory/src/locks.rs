@@ -30,11 +30,11 @@ use clap::Args;
 use tokio::time::sleep_until;
 
 use crate::cli::{self, CODES, Format, LEASE_TABLE, LiveAnswer};
-use crate::database::{self, DatabaseUrl, Session, with_timeout};
+use crate::database::{self, DatabaseUrl, Session, read_table, with_timeout};
 use crate::failure::{Failure, Result, bail};
 use crate::screen::{DIM, ERROR};
 use crate::selection::{NameSources, names_of};
-use crate::{display_width, duration, lease_table, screen};
+use crate::{display_width, duration, screen};
 use age::Age;
 use claims::Claims;
 use end::Action;
@@ -268,8 +268,10 @@ impl View<'_> {
     async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot> {
         let locks = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
-        let of = (&self.table, &self.names);
-        let (mut leases, unread) = match lease_table::summary(session, of, filter, LEASES).await {
+        let read = async |session: &mut Session| {
+            monitor::lease_summary(session, &self.table, &self.names, filter, LEASES).await
+        };
+        let (mut leases, unread) = match read_table(session, &self.table.name(), read).await {
             Ok(Ok(leases)) => (Some(leases), None),
             // Many databases have no leases.
             Ok(Err(Error::MissingTable { .. })) if self.list.lease_table.is_none() => (None, None),
@@ -277,8 +279,11 @@ impl View<'_> {
             Err(why) => (None, Some(unread(&self.table, &why))),
         };
         // Last, because these tables can be large or locked.
-        let mut claims = claims::read(session, &self.list.claims, &self.claims).await;
-        let unread = unread.or(claims.unread.take());
+        let mut claims = Claims::default();
+        let read = claims.read(session, &self.list.claims, &self.claims);
+        let failed = read.await.err();
+        let failed = failed.map(|why| Failure::Input(format!("cannot read the claims: {why}")));
+        let unread = unread.or(claims.unread.take()).or(failed);
         if let Some(filter) = filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
             let is_named = |table: &str, row: &ClaimedRow| has(&cells::claim(table, row)[..3]);

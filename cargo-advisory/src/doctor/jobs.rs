@@ -3,9 +3,8 @@
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::{Diagnosis, Level, Server, citus};
-use crate::database::rows;
+use crate::database::{literal, rows};
 use crate::failure::Result;
-use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
 use crate::migration::claim::hash_of;
 use crate::text::{in_backticks, joined, one_line};

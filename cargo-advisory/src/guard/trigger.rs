@@ -7,8 +7,8 @@ use advisory_runtime::__private::qualify;
 use advisory_runtime::Key;
 
 use super::key_sql::{KeySql, types};
-use super::{Guard, halves, literal};
-use crate::database::identifier;
+use super::{Guard, halves};
+use crate::database::{identifier, literal};
 use crate::text::{joined, one_line};
 
 /// PostgreSQL truncates longer names.
