@@ -14,10 +14,10 @@ use crate::columns::Columns;
 use crate::database::{self, DatabaseUrl, Session, read_table, with_timeout};
 use crate::failure::{Result, bail};
 use crate::json::{VERSION, pretty};
-use crate::locks::{DONE, OVERDUE, hex, lease_cells, lease_json, lease_label, unknown_renewals};
+use crate::locks::{DONE, OVERDUE, lease_cells, lease_json, lease_label, unknown_renewals};
 use crate::screen::{BOLD, KEY, PLAIN, note};
 use crate::selection::NameSources;
-use crate::text::{one_line, shell_word};
+use crate::text::{hex, one_line, shell_word};
 
 const MOST: u32 = 1_000;
 /// The number of bytes of a hash that are shown. Two keys of a table hardly ever share them.

@@ -16,7 +16,7 @@ mod renewal;
 mod tree;
 mod view;
 
-pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
+pub(crate) use cells::{DONE, OVERDUE, label, lease as lease_cells, lease_label};
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
 pub(crate) use renewal::unknowns as unknown_renewals;
 pub(crate) use view::find_hint;

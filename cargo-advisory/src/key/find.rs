@@ -15,9 +15,8 @@ use super::{Arguments, Number, derived, halves_of};
 use crate::database::{self, DatabaseUrl};
 use crate::failure::{Failure, Result, bail};
 use crate::json::VERSION;
-use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
-use crate::text::{joined, one_line};
+use crate::text::{hex, joined, one_line};
 
 const SHOWN: usize = 10;
 /// The least number of digits of a lease's hash.

@@ -10,9 +10,9 @@ use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::cells::hex;
 use super::renewal;
 use crate::json::pretty;
+use crate::text::hex;
 
 const VERSION: u64 = 1;
 
