@@ -34,7 +34,7 @@ use crate::database::{self, DatabaseUrl, Session, read_table, with_timeout};
 use crate::failure::{Failure, Result, bail};
 use crate::screen::{DIM, ERROR};
 use crate::selection::{NameSources, names_of};
-use crate::{display_width, duration, screen};
+use crate::{display_width, duration, json, screen};
 use age::Age;
 use claims::Claims;
 use end::Action;
@@ -138,7 +138,7 @@ impl Arguments {
             let snapshot = view.snapshot(session, RETRIES).await?;
             output.write(&match format {
                 Format::Text => view::write(&snapshot, output.width()),
-                Format::Json => live_json::write(&snapshot),
+                Format::Json => json::pretty(&live_json::value(&snapshot)),
             })?;
             outcome(snapshot)
         })
@@ -275,9 +275,13 @@ impl View<'_> {
             Ok(Ok(leases)) => (Some(leases), None),
             // Many databases have no leases.
             Ok(Err(Error::MissingTable { .. })) if self.list.lease_table.is_none() => (None, None),
-            Ok(Err(error)) => (None, Some(unread(&self.table, &error.into()))),
-            Err(why) => (None, Some(unread(&self.table, &why))),
+            Ok(Err(error)) => (None, Some(error.into())),
+            Err(why) => (None, Some(why)),
         };
+        let unread = unread.map(|why: Failure| {
+            let table = self.table.name();
+            Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
+        });
         // Last, because these tables can be large or locked.
         let mut claims = Claims::default();
         let read = claims.read(session, &self.list.claims, &self.claims);
@@ -319,7 +323,7 @@ impl View<'_> {
             if let Some(why) = &snapshot.unread {
                 screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
             }
-            Ok(live_json::line(&snapshot))
+            Ok(json::line(&live_json::value(&snapshot)))
         })
     }
 }
@@ -344,16 +348,9 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
 /// At most this many held leases, and kept keys, are read one by one. The others are counted.
 const LEASES: u32 = 1_000;
 
-fn unread(table: &Table, why: &Failure) -> Failure {
-    let table = table.name();
-    Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
-}
-
 /// How often `--older-than` reads the locks again while the age of one is not known.
 const RETRIES: u32 = 20;
-
 const PAUSE: Duration = Duration::from_millis(100);
-
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The output of one refresh. On a terminal it replaces the previous one, and is cut to the

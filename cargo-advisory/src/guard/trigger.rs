@@ -31,7 +31,6 @@ WITH RECURSIVE family (oid) AS (
 ";
 
 impl Guard {
-    /// The migration's `up.sql`.
     pub(crate) fn up(&self) -> Result<String, String> {
         let (body, table) = (self.body()?, self.table.sql());
         let function = self.table.within(&self.function_name());

@@ -299,7 +299,6 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     ))
 }
 
-/// The leases that may be older than the bound.
 pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
     let bound = snapshot.older_than;
     let can_be_older = |lease: &&Lease| bound.is_some_and(|it| renewal::can_be_older(lease, it));

@@ -159,7 +159,6 @@ fn summary(waits: &Waits) -> String {
     )
 }
 
-/// Writes an incident as a line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
     let time = match at(waits.last.as_ref()) {
         none if none.is_empty() => none,
