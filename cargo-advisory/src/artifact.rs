@@ -3,7 +3,7 @@
 //! Nothing is run: the records are flat bytes in a separate section. The file can contain anything.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use advisory_pattern::{ClaimRecord, Record, RecordError};
 use object::read::archive::ArchiveFile;
@@ -22,7 +22,9 @@ const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
 pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory> {
     let mut all = Inventory::default();
     for file in files {
-        let found = read_one(file)?;
+        let bytes = fs::read(file).map_err(|error| Failure::unread(file, error))?;
+        let pieces = pieces(&bytes).map_err(|why| Failure::file(file, why))?;
+        let found = records(&pieces).map_err(|error| Failure::file(file, error))?;
         if has_records && found == Inventory::default() {
             bail!(
                 "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
@@ -32,12 +34,6 @@ pub(crate) fn read(files: &[PathBuf], has_records: bool) -> Result<Inventory> {
         all = all.and(found);
     }
     Ok(all)
-}
-
-fn read_one(path: &Path) -> Result<Inventory> {
-    let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
-    let pieces = pieces(&bytes).map_err(|why| Failure::file(path, why))?;
-    records(&pieces).map_err(|error| Failure::file(path, error))
 }
 
 fn records(pieces: &[&[u8]]) -> Result<Inventory, RecordError> {

@@ -29,7 +29,6 @@ Exit codes:
        not read the leases, or `locks --older-than` does not know how old a lock is
   101  `cargo build` failed";
 
-/// The form of an answer: for people, or for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     #[default]

@@ -7,7 +7,9 @@ mod session;
 mod tls;
 
 pub(crate) use address::{DatabaseUrl, find};
-pub(crate) use session::{BEGIN_READING, Connection, Queries, Session, read_bounded, with_timeout};
+pub(crate) use session::{
+    BEGIN_READING, Connection, Queries, Session, read_bounded, read_table, with_timeout,
+};
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -126,6 +128,15 @@ pub(crate) fn identifier(name: &str) -> String {
     }
     let name = name.replace(controls_terminal, " ");
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as an SQL literal that is valid with both values of `standard_conforming_strings`.
+pub(crate) fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        return format!("E'{}'", quoted.replace('\\', "\\\\"));
+    }
+    format!("'{quoted}'")
 }
 
 /// The keywords that PostgreSQL up to version 18 reserves, or accepts only as the name of a

@@ -265,15 +265,6 @@ pub(crate) fn halves(key: Key) -> (u32, u32, u8) {
     (half(number >> 32), half(number), 1)
 }
 
-/// A text as an SQL literal that is valid with both values of `standard_conforming_strings`.
-pub(crate) fn literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') {
-        return format!("E'{}'", quoted.replace('\\', "\\\\"));
-    }
-    format!("'{quoted}'")
-}
-
 #[cfg(test)]
 mod tests {
     use advisory_pattern::{Derivation, LockedKey, decode_key};

@@ -20,9 +20,8 @@ use crate::cli::Answer;
 use crate::database::DatabaseUrl;
 use crate::failure::Result;
 use crate::guard::halves;
-use crate::locks::hex;
 use crate::screen::{BOLD, DIM, KEY};
-use crate::text::joined;
+use crate::text::{hex, joined};
 
 /// Prints the numbers of a key and the SQL that finds its holder; finds the key of a number
 ///

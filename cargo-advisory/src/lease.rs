@@ -11,14 +11,13 @@ use serde_json::json;
 
 use crate::cli::{self, Answer, CODES, Confirmation, LEASE_TABLE};
 use crate::columns::Columns;
-use crate::database::{self, DatabaseUrl, Session, with_timeout};
+use crate::database::{self, DatabaseUrl, Session, read_table, with_timeout};
 use crate::failure::{Result, bail};
 use crate::json::{VERSION, pretty};
-use crate::lease_table;
-use crate::locks::{DONE, OVERDUE, hex, lease_cells, lease_json, lease_label, unknown_renewals};
+use crate::locks::{DONE, OVERDUE, lease_cells, lease_json, lease_label, unknown_renewals};
 use crate::screen::{BOLD, KEY, PLAIN, note};
 use crate::selection::NameSources;
-use crate::text::{one_line, shell_word};
+use crate::text::{hex, one_line, shell_word};
 
 const MOST: u32 = 1_000;
 /// The number of bytes of a hash that are shown. Two keys of a table hardly ever share them.
@@ -163,8 +162,11 @@ fn row(lease: &Lease) -> [String; 8] {
 
 impl Leases<'_> {
     async fn list(&mut self, list: &List) -> Result<bool> {
-        let (table, filter) = ((self.table, self.names), list.filter.as_deref());
-        let summary = lease_table::summary(self.session, table, filter, MOST).await??;
+        let (table, names, filter) = (self.table, self.names, list.filter.as_deref());
+        let read = async |session: &mut Session| {
+            monitor::lease_summary(session, table, names, filter, MOST).await
+        };
+        let summary = read_table(self.session, &table.name(), read).await??;
         let json = || {
             let leases: Vec<_> = summary.leases.iter().map(lease_json).collect();
             pretty(&json!({ "version": VERSION, "leases": leases }))
@@ -180,7 +182,7 @@ impl Leases<'_> {
         let of_text = async |session: &mut Session| {
             monitor::lease(session, table, names, Request::text(key)).await
         };
-        if let Some(lease) = lease_table::read(self.session, table, of_text).await?? {
+        if let Some(lease) = read_table(self.session, &table.name(), of_text).await?? {
             return Ok(Some(lease));
         }
         let digits = key.trim_end_matches('…');
@@ -191,7 +193,7 @@ impl Leases<'_> {
         let of_hash = async |session: &mut Session| {
             monitor::leases_by_hash(session, table, names, digits).await
         };
-        let mut leases = lease_table::read(self.session, table, of_hash).await??;
+        let mut leases = read_table(self.session, &table.name(), of_hash).await??;
         if leases.len() > 1 {
             bail!("`{digits}` is the start of several hashes: write more of it");
         }

@@ -16,7 +16,7 @@ mod renewal;
 mod tree;
 mod view;
 
-pub(crate) use cells::{DONE, OVERDUE, hex, label, lease as lease_cells, lease_label};
+pub(crate) use cells::{DONE, OVERDUE, label, lease as lease_cells, lease_label};
 pub(crate) use live_json::{key_json, lease as lease_json, millis, name_json};
 pub(crate) use renewal::unknowns as unknown_renewals;
 pub(crate) use view::find_hint;
@@ -30,11 +30,11 @@ use clap::Args;
 use tokio::time::sleep_until;
 
 use crate::cli::{self, CODES, Format, LEASE_TABLE, LiveAnswer};
-use crate::database::{self, DatabaseUrl, Session, with_timeout};
+use crate::database::{self, DatabaseUrl, Session, read_table, with_timeout};
 use crate::failure::{Failure, Result, bail};
 use crate::screen::{DIM, ERROR};
 use crate::selection::{NameSources, names_of};
-use crate::{display_width, duration, lease_table, screen};
+use crate::{display_width, duration, json, screen};
 use age::Age;
 use claims::Claims;
 use end::Action;
@@ -138,7 +138,7 @@ impl Arguments {
             let snapshot = view.snapshot(session, RETRIES).await?;
             output.write(&match format {
                 Format::Text => view::write(&snapshot, output.width()),
-                Format::Json => live_json::write(&snapshot),
+                Format::Json => json::pretty(&live_json::value(&snapshot)),
             })?;
             outcome(snapshot)
         })
@@ -268,17 +268,26 @@ impl View<'_> {
     async fn snapshot(&self, session: &mut Session, retries: u32) -> Result<Snapshot> {
         let locks = self.settled_locks(session, retries).await?;
         let filter = self.list.filter.as_deref();
-        let of = (&self.table, &self.names);
-        let (mut leases, unread) = match lease_table::summary(session, of, filter, LEASES).await {
+        let read = async |session: &mut Session| {
+            monitor::lease_summary(session, &self.table, &self.names, filter, LEASES).await
+        };
+        let (mut leases, unread) = match read_table(session, &self.table.name(), read).await {
             Ok(Ok(leases)) => (Some(leases), None),
             // Many databases have no leases.
             Ok(Err(Error::MissingTable { .. })) if self.list.lease_table.is_none() => (None, None),
-            Ok(Err(error)) => (None, Some(unread(&self.table, &error.into()))),
-            Err(why) => (None, Some(unread(&self.table, &why))),
+            Ok(Err(error)) => (None, Some(error.into())),
+            Err(why) => (None, Some(why)),
         };
+        let unread = unread.map(|why: Failure| {
+            let table = self.table.name();
+            Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
+        });
         // Last, because these tables can be large or locked.
-        let mut claims = claims::read(session, &self.list.claims, &self.claims).await;
-        let unread = unread.or(claims.unread.take());
+        let mut claims = Claims::default();
+        let read = claims.read(session, &self.list.claims, &self.claims);
+        let failed = read.await.err();
+        let failed = failed.map(|why| Failure::Input(format!("cannot read the claims: {why}")));
+        let unread = unread.or(claims.unread.take()).or(failed);
         if let Some(filter) = filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
             let is_named = |table: &str, row: &ClaimedRow| has(&cells::claim(table, row)[..3]);
@@ -314,7 +323,7 @@ impl View<'_> {
             if let Some(why) = &snapshot.unread {
                 screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
             }
-            Ok(live_json::line(&snapshot))
+            Ok(json::line(&live_json::value(&snapshot)))
         })
     }
 }
@@ -339,16 +348,9 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
 /// At most this many held leases, and kept keys, are read one by one. The others are counted.
 const LEASES: u32 = 1_000;
 
-fn unread(table: &Table, why: &Failure) -> Failure {
-    let table = table.name();
-    Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
-}
-
 /// How often `--older-than` reads the locks again while the age of one is not known.
 const RETRIES: u32 = 20;
-
 const PAUSE: Duration = Duration::from_millis(100);
-
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The output of one refresh. On a terminal it replaces the previous one, and is cut to the

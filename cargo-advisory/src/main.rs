@@ -30,7 +30,6 @@ mod json;
 mod key;
 mod key_values;
 mod lease;
-mod lease_table;
 mod locks;
 mod log;
 mod markdown;

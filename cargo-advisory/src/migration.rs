@@ -1,7 +1,7 @@
 //! This project's migrations: the lease table, the columns and indexes of claims, the functions
 //! that compute keys, and the trigger that guards a table.
 
-pub(crate) mod claim;
+mod claim;
 mod require;
 
 use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP};

@@ -139,7 +139,8 @@ fn page(
     let locks = by_key(inventory);
     for name in components.keys() {
         section(&mut text, &html::id(name), name);
-        for one in locks.iter().filter(|lock| lock.is_in(name)) {
+        let is_in = |lock: &&Lock<'_>| lock.sites.iter().any(|site| component(site) == *name);
+        for one in locks.iter().filter(is_in) {
             if one.component() == *name {
                 card_of_lock(&mut text, one);
             } else {
@@ -215,10 +216,6 @@ fn by_key(inventory: &Inventory) -> Vec<Lock<'_>> {
 }
 
 impl Lock<'_> {
-    fn is_in(&self, name: &str) -> bool {
-        self.sites.iter().any(|site| component(site) == name)
-    }
-
     /// The component that has its card: the one that declares it, or else that of its first site.
     fn component(&self) -> &str {
         let mut sites = self.sites.iter();

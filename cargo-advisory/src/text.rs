@@ -59,6 +59,10 @@ pub(crate) fn in_backticks(names: impl IntoIterator<Item = impl AsRef<str>>) -> 
     )
 }
 
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    joined(bytes.iter().map(|byte| format!("{byte:02x}")), "")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{one_line, printable, shell_word};

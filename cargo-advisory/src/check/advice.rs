@@ -22,12 +22,10 @@ const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indisprimary, i.in
      ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k] WHERE a.attnotnull IS NOT TRUE) \
      FROM pg_catalog.pg_index AS i WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL ORDER BY 1";
 
-/// The columns of a table, each with three bools: the table is partitioned, the column can be NULL,
-/// and it is a range.
-const COLUMNS: &str = "SELECT a.attname::text, c.relkind = 'p', NOT a.attnotnull, t.typtype = 'r' \
-     FROM pg_catalog.pg_class AS c \
-     JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0::int2 AND NOT a.attisdropped \
-     JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = $1 ORDER BY a.attnum";
+/// The columns of a table, each with two bools: it can be NULL, and it is a range.
+const COLUMNS: &str = "SELECT a.attname::text, NOT a.attnotnull, t.typtype = 'r' \
+     FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid \
+     WHERE a.attrelid = $1 AND a.attnum > 0::int2 AND NOT a.attisdropped ORDER BY a.attnum";
 
 const WAIT: &str = "SET LOCAL statement_timeout = '3s'";
 
@@ -82,6 +80,8 @@ struct Guarded<'g> {
     lock: &'g str,
     table: &'g str,
     columns: Vec<String>,
+    /// The columns in the form in which they are compared.
+    wanted: BTreeSet<String>,
     known: Vec<Column>,
     is_partitioned: bool,
 }
@@ -100,28 +100,26 @@ async fn of_table(
     if family[1..].iter().any(|below| !below.is_partition) {
         return Ok(None);
     }
-    let mut is_partitioned = false;
     let known = query_as(client, COLUMNS, &[&own.oid], |row| {
-        is_partitioned = row.try_get(1)?;
         Ok(Column {
             name: row.try_get(0)?,
-            can_be_null: row.try_get(2)?,
-            is_range: row.try_get(3)?,
+            can_be_null: row.try_get(1)?,
+            is_range: row.try_get(2)?,
         })
     })
     .await?;
     let guards = triggers(client, own).await?;
-    let names: BTreeSet<&str> = known.iter().map(|column| &*column.name).collect();
-    let Some(columns) = columns(site, table, &guards, &names) else {
+    let Some(columns) = columns(site, table, &guards, &known) else {
         return Ok(None);
     };
     let guarded = Guarded {
         site,
         lock,
         table: &own.name,
+        wanted: columns.iter().map(|column| plain(column)).collect(),
         columns,
         known,
-        is_partitioned,
+        is_partitioned: own.is_partitioned,
     };
     let indexes = indexes(client, own).await?;
     if let Some(found) = guarded.said_already(&indexes) {
@@ -129,7 +127,7 @@ async fn of_table(
     }
     // A unique index on a partitioned table needs the columns of the partitions, and many servers
     // have no exclusion constraint on one.
-    if !is_partitioned {
+    if !own.is_partitioned {
         if let Some(found) = guarded.could_be_unique(client, &indexes).await? {
             return Ok(Some(found));
         }
@@ -141,14 +139,9 @@ async fn of_table(
 }
 
 impl Guarded<'_> {
-    fn plain(&self) -> BTreeSet<String> {
-        self.columns.iter().map(|column| plain(column)).collect()
-    }
-
     /// Finds a constraint that enforces a rule on the columns.
     fn said_already(&self, indexes: &[Index]) -> Option<Finding> {
-        let wanted = self.plain();
-        let (name, lock) = (self.table, self.lock);
+        let (name, lock, wanted) = (self.table, self.lock, &self.wanted);
         let is_part = |index: &Index| {
             !index.columns.is_empty() && index.columns.iter().all(|it| wanted.contains(it))
         };
@@ -195,7 +188,7 @@ impl Guarded<'_> {
 
     /// Advises a unique index if no two rows have equal values.
     async fn could_be_unique(&self, client: &Client, indexes: &[Index]) -> Result<Option<Finding>> {
-        let (name, lock, wanted) = (self.table, self.lock, self.plain());
+        let (name, lock, wanted) = (self.table, self.lock, &self.wanted);
         let list = self.columns.join(", ");
         let rows = has_one_row_each(client, name, &list).await?;
         let Some(rows) = rows.filter(|rows| *rows > 1) else {
@@ -286,7 +279,7 @@ impl Guarded<'_> {
 
     /// Advises an index if none begins with one of the columns.
     fn lacks_index(&self, indexes: &[Index]) -> Option<Finding> {
-        let (name, lock, wanted) = (self.table, self.lock, self.plain());
+        let (name, lock, wanted) = (self.table, self.lock, &self.wanted);
         let leads = |index: &Index| {
             let first = index.columns.first();
             first.is_some_and(|column| wanted.contains(column))
@@ -333,7 +326,7 @@ fn columns(
     site: &Record,
     table: &Table,
     guards: &[Trigger],
-    known: &BTreeSet<&str>,
+    known: &[Column],
 ) -> Option<Vec<String>> {
     let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
     let of_site: Vec<LockedKey> = keys(site).into_iter().filter_map(|key| key.known).collect();
@@ -345,14 +338,11 @@ fn columns(
     } else {
         let text = of_site.first()?.text();
         let names = text.placeholders().filter_map(|one| one.path.last());
-        let names: Vec<&String> = names.collect();
-        if !names.iter().all(|name| known.contains(&***name)) {
-            return None;
-        }
-        names
-            .iter()
-            .map(|name| database::identifier(name))
-            .collect()
+        let column = |name: &String| {
+            let column = known.iter().find(|column| column.name == *name)?;
+            Some(database::identifier(&column.name))
+        };
+        names.map(column).collect::<Option<_>>()?
     };
     (!columns.is_empty()).then_some(columns)
 }

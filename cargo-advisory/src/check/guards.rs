@@ -16,7 +16,7 @@ use crate::text::{joined, one_line, plural};
 /// The table, its partitions and its inheritance children. A write can name each of them.
 const FAMILY: &str = "WITH RECURSIVE family (oid) AS (SELECT to_regclass($1)::oid \
      UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid) \
-     SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relispartition, c.relkind = 'f' \
+     SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relispartition, c.relkind = 'f', c.relkind = 'p' \
      FROM family AS f JOIN pg_catalog.pg_class AS c ON c.oid = f.oid \
      JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      ORDER BY c.oid <> to_regclass($1)::oid, n.nspname, c.relname";
@@ -39,6 +39,7 @@ pub(super) struct Relation {
     pub(super) name: String,
     pub(super) is_partition: bool,
     pub(super) is_foreign: bool,
+    pub(super) is_partitioned: bool,
 }
 
 pub(super) struct Trigger {
@@ -195,6 +196,7 @@ pub(super) async fn family(client: &Client, table: &Table) -> Result<Vec<Relatio
             name: row.try_get(1)?,
             is_partition: row.try_get(2)?,
             is_foreign: row.try_get(3)?,
+            is_partitioned: row.try_get(4)?,
         })
     })
     .await

@@ -73,28 +73,21 @@ impl Kind {
         }
     }
 
-    /// The question, and what is said of the changed rows.
-    const fn words(self) -> [&'static str; 2] {
+    /// The question, what is said of the changed rows, and an effect that the question does not name.
+    const fn words(self, has_keys: bool) -> [&'static str; 3] {
         match self {
-            Self::Retry => ["Run them again", "can be claimed again"],
-            Self::Cancel => ["End them as failed", "ended as failed"],
+            Self::Retry => ["Run them again", "can be claimed again", ""],
+            Self::Cancel if !has_keys => ["End them as failed", "ended as failed", ""],
+            Self::Cancel => [
+                "End them as failed",
+                "ended as failed",
+                "; a worker that runs one of them loses it: its next renewal and its end are refused",
+            ],
             Self::Release => [
                 "Take them from their workers",
                 "taken from their workers, and can be claimed again",
+                "; a worker that runs one of them loses it: its next renewal and its end are refused, and until then two can run it",
             ],
-        }
-    }
-
-    /// An effect that the question does not name.
-    const fn note(self, has_keys: bool) -> &'static str {
-        match self {
-            Self::Cancel if has_keys => {
-                "; a worker that runs one of them loses it: its next renewal and its end are refused"
-            }
-            Self::Retry | Self::Cancel => "",
-            Self::Release => {
-                "; a worker that runs one of them loses it: its next renewal and its end are refused, and until then two can run it"
-            }
         }
     }
 
@@ -156,12 +149,8 @@ impl Change {
         }
         let condition = rows.sql();
         let set = kind.assignments(table, &mut rows)?;
-        screen::note(&format!(
-            "{}{}\n",
-            rows_of(count, &names, table),
-            kind.note(has_keys)
-        ));
-        let [question, done] = kind.words();
+        let [question, done, effect] = kind.words(has_keys);
+        screen::note(&format!("{}{effect}\n", rows_of(count, &names, table)));
         if !self.confirmation.is_given(question)? {
             return Ok(false);
         }

@@ -12,15 +12,14 @@ use tokio_postgres::{Client, Error, Row};
 
 use crate::database::{BEGIN_READING, with_timeout};
 use crate::failure::{Failure, Result, bail};
-use crate::migration::claim::CHANNEL;
 
 /// The time limit of a statement that changes rows, with its waits for locks.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
 /// Wakes up idle workers. The triggers of the migration do not notify of the change of a failed
 /// row.
-const NOTIFY: &str = "SELECT pg_notify($1, COALESCE(pg_partition_root(r.oid)::oid, r.oid)::text) \
-     FROM (SELECT $2::regclass::oid AS oid) AS r";
+const NOTIFY: &str = "SELECT pg_notify('advisory_claim', COALESCE(pg_partition_root(r.oid)::oid, r.oid)::text) \
+     FROM (SELECT $1::regclass::oid AS oid) AS r";
 
 /// The rows of a query in plain SQL, or why the server did not answer it: for example, the table is
 /// too large to count.
@@ -55,9 +54,9 @@ pub(super) async fn write(
         let rows = client
             .execute_typed(&qualify(statement), &typed(binds))
             .await?;
-        let notify = [CHANNEL.to_owned(), table.to_owned()];
+        let notify = qualify(NOTIFY);
         client
-            .execute_typed(&qualify(NOTIFY), &typed(&notify))
+            .execute_typed(&notify, &typed(&[table.to_owned()]))
             .await?;
         client.batch_execute("COMMIT").await?;
         Ok::<_, Error>(rows)

@@ -7,7 +7,6 @@ use crate::failure::{Result, bail};
 use crate::job_table::quoted;
 use crate::text::{joined, one_line};
 
-/// The state of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum State {
     /// The next claim can take it

@@ -18,7 +18,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::address;
+use super::{address, literal};
 use crate::failure::{Failure, Result, bail, chain};
 use crate::text::one_line;
 
@@ -67,6 +67,22 @@ pub(crate) async fn read_bounded<T, E>(
         Ok(answer)
     })
     .await?
+}
+
+/// Like [`read_bounded`], for a table that may not exist. The outer failure is one of the connection.
+pub(crate) async fn read_table<T, E>(
+    session: &mut Session,
+    table: &str,
+    read: impl AsyncFnOnce(&mut Session) -> Result<T, E>,
+) -> Result<Result<T, E>> {
+    let exists = format!("SELECT CAST({} AS pg_catalog.regclass)", literal(table));
+    let exists = with_timeout(session.batch_execute(&exists)).await?;
+    if exists.is_ok() {
+        return read_bounded(session, read).await;
+    }
+    // A table that does not exist cannot be locked, and `read` can find the cause of its error only
+    // outside of a transaction.
+    with_timeout(read(session)).await
 }
 
 pub(crate) struct Queries {

@@ -2,9 +2,8 @@
 
 use tokio_postgres::{Client, SimpleQueryRow};
 
-use crate::database::{cell, rows};
+use crate::database::{cell, literal, rows};
 use crate::failure::Result;
-use crate::guard::literal;
 use crate::text::one_line;
 
 /// The group of a node. The coordinator's is 0.

@@ -3,11 +3,9 @@
 use tokio_postgres::{Client, SimpleQueryRow};
 
 use super::{Diagnosis, Level, Server, citus};
-use crate::database::rows;
+use crate::database::{literal, rows};
 use crate::failure::Result;
-use crate::guard::literal;
 use crate::job_table::{JobTable, quoted};
-use crate::migration::claim::hash_of;
 use crate::text::{in_backticks, joined, one_line};
 
 /// The tables that have the columns of a claim, and so may be job tables.
@@ -309,7 +307,10 @@ async fn indexes_of(client: &Client, table: &JobTable) -> Result<Vec<Index>> {
 fn expression(written: &str) -> String {
     let column = written.strip_prefix("hash_record_extended(ROW(");
     match column.and_then(|rest| rest.strip_suffix("), 0::bigint)")) {
-        Some(column) => hash_of(&in_quotes(column)),
+        Some(column) => format!(
+            "pg_catalog.hash_record_extended(ROW({}),0)",
+            in_quotes(column)
+        ),
         None => written.to_owned(),
     }
 }

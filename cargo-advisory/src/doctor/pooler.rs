@@ -43,24 +43,16 @@ impl Pooler {
     }
 }
 
-struct Link {
+struct Link<'s> {
     queries: Queries,
-    /// The server processes that have served it.
-    seen: RefCell<BTreeSet<i32>>,
+    /// The server processes that have served this command.
+    seen: &'s RefCell<BTreeSet<i32>>,
 }
 
-impl Link {
-    async fn open(address: &str) -> Result<Self> {
-        Ok(Self {
-            queries: Queries::open(address).await?,
-            seen: RefCell::default(),
-        })
-    }
-
-    /// Closes it. Returns the server processes that have served it.
-    async fn close(self) -> BTreeSet<i32> {
-        self.queries.close().await;
-        self.seen.into_inner()
+impl<'s> Link<'s> {
+    async fn open(address: &str, seen: &'s RefCell<BTreeSet<i32>>) -> Result<Self> {
+        let queries = Queries::open(address).await?;
+        Ok(Self { queries, seen })
     }
 
     /// The server process that serves it, `true` if the process is older than a time of the
@@ -93,26 +85,27 @@ impl Link {
 /// Looks for a pooler. Also returns the server processes that have served this command. Fails only
 /// if the database cannot be reached at all.
 pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>)> {
-    let first = Link::open(address).await?;
+    let seen = RefCell::default();
+    let first = Link::open(address, &seen).await?;
     let (_, _, now) = first.session("0").await?;
-    let mut seen = first.close().await;
-    let one = Link::open(address).await?;
+    first.queries.close().await;
+    let one = Link::open(address, &seen).await?;
     let (pid, is_older, _) = one.session(&now).await?;
     let is_between = is_older || one.is_renumbered(&pid);
-    let kind = match Link::open(address).await {
+    let kind = match Link::open(address, &seen).await {
         Ok(other) => {
             let kind = of_two(&one, &other, is_between).await;
-            seen.extend(other.close().await);
+            other.queries.close().await;
             kind
         }
         Err(failure) => Err(failure),
     };
-    seen.extend(one.close().await);
+    one.queries.close().await;
     let kind = kind.unwrap_or_else(|failure| Pooler::Unknown(failure.to_string()));
-    Ok((kind, seen))
+    Ok((kind, seen.into_inner()))
 }
 
-async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler> {
+async fn of_two(one: &Link<'_>, other: &Link<'_>, is_between: bool) -> Result<Pooler> {
     // No lock is acquired before this: if sessions are shared, a lock can stay on one that no
     // connection gets again.
     let pids = [one.pid().await?, other.pid().await?];

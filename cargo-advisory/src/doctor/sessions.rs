@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use super::facts::Facts;
 use super::{Diagnosis, Level, RELOAD, Server, alter_system, grant_monitor};
-use crate::database::{cell, rows};
+use crate::database::{cell, literal, rows};
 use crate::duration::short;
 use crate::failure::Result;
-use crate::guard::literal;
 use crate::text::{joined, one_line, plural};
 
 pub(super) fn live_view(facts: &Facts) -> Diagnosis {

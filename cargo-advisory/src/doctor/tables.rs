@@ -1,8 +1,7 @@
 //! Judges the lease table and the job tables: row-level security, and unlogged tables.
 
 use super::{Diagnosis, Level, Server};
-use crate::database::{identifier, rows};
-use crate::guard::literal;
+use crate::database::{identifier, literal, rows};
 use crate::job_table::JobTable;
 use crate::text::in_backticks;
 

@@ -10,7 +10,8 @@ use advisory_pattern::{Derivation, Filter, LockedKey, Part, Pattern, Placeholder
 
 use advisory_runtime::Key;
 
-use super::{Guard, literal};
+use super::Guard;
+use crate::database::literal;
 
 pub(super) enum KeySql {
     /// A key that does not depend on the row.

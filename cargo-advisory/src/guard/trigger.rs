@@ -7,8 +7,8 @@ use advisory_runtime::__private::qualify;
 use advisory_runtime::Key;
 
 use super::key_sql::{KeySql, types};
-use super::{Guard, halves, literal};
-use crate::database::identifier;
+use super::{Guard, halves};
+use crate::database::{identifier, literal};
 use crate::text::{joined, one_line};
 
 /// PostgreSQL truncates longer names.
@@ -31,7 +31,6 @@ WITH RECURSIVE family (oid) AS (
 ";
 
 impl Guard {
-    /// The migration's `up.sql`.
     pub(crate) fn up(&self) -> Result<String, String> {
         let (body, table) = (self.body()?, self.table.sql());
         let function = self.table.within(&self.function_name());

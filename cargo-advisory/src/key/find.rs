@@ -15,9 +15,8 @@ use super::{Arguments, Number, derived, halves_of};
 use crate::database::{self, DatabaseUrl};
 use crate::failure::{Failure, Result, bail};
 use crate::json::VERSION;
-use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
-use crate::text::{joined, one_line};
+use crate::text::{hex, joined, one_line};
 
 const SHOWN: usize = 10;
 /// The least number of digits of a lease's hash.
@@ -192,7 +191,8 @@ fn columns(
     let is_only = by_name.len() == 1;
     let mut columns = Vec::new();
     for (name, placeholders) in by_name {
-        let last = placeholders.first().and_then(|one| one.path.last());
+        let one = placeholders[0];
+        let last = one.path.last();
         let own = sources.iter().find_map(|source| {
             let (of, source) = source.split_once('=')?;
             (of == name || last.is_some_and(|last| of == last)).then_some(source)
@@ -201,27 +201,21 @@ fn columns(
             [source] if is_only => Some(source.as_str()),
             _ => None,
         };
-        let Some(one) = placeholders.first() else {
-            continue;
-        };
         let mut has_steps = false;
         let values = match own.or_else(only) {
             Some(source) => values(source, one, database_url, &mut has_steps)?,
             None if one.shape == Some(Shape::Bool) => vec!["true".to_owned(), "false".to_owned()],
             None => return Err(no_values(&name, one.shape)),
         };
-        let mut texts = Vec::new();
-        let mut skipped: Option<(&String, usize)> = None;
+        let (mut texts, mut skipped) = (Vec::new(), Vec::new());
         for value in &values {
             let ways = rendered(&placeholders, value);
-            if ways.is_empty() {
-                let (first, count) = skipped.unwrap_or((value, 0));
-                skipped = Some((first, count + 1));
-            }
+            skipped.extend(ways.is_empty().then_some(value));
             texts.extend(ways);
         }
-        if let Some((first, count)) = skipped {
+        if let Some(first) = skipped.first() {
             let (shape, first) = (one.shape.map_or("", Shape::name), one_line(first));
+            let count = skipped.len();
             let why = format!(
                 "{count} of the values for `<{name}>` are not of the shape {shape}, the first of them `{first}`"
             );

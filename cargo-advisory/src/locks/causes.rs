@@ -11,9 +11,9 @@ use advisory_runtime::monitor::{Activity, Holder, HolderId, Lock, Locks, Scope, 
 
 use super::Snapshot;
 use super::cells::{UNTRACKED, has_transaction, who};
+use crate::database::literal;
 use crate::display_width::{cut, wrapped};
 use crate::duration::short;
-use crate::guard::literal;
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::{joined, one_line, plural};
 

@@ -10,7 +10,7 @@ use advisory_runtime::{Key, Mode};
 use super::renewal;
 use crate::display_width::cut;
 use crate::duration::short;
-use crate::text::{joined, one_line};
+use crate::text::{hex, joined, one_line};
 
 const LONGEST_QUERY: usize = 60;
 
@@ -252,8 +252,4 @@ pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
             remaining => short(remaining),
         },
     ]
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    joined(bytes.iter().map(|byte| format!("{byte:02x}")), "")
 }

@@ -20,22 +20,9 @@ pub(super) struct Claims {
     pub(super) chosen: BTreeSet<String>,
 }
 
-/// Reads the claimed rows. A table that cannot be read does not hide the others.
-pub(super) async fn read(
-    session: &mut Session,
-    named: &[String],
-    inventory: &[ClaimSite],
-) -> Claims {
-    let mut claims = Claims::default();
-    if let Err(why) = claims.read(session, named, inventory).await {
-        let why = format!("cannot read the claims: {why}");
-        claims.unread.get_or_insert(Failure::Input(why));
-    }
-    claims
-}
-
 impl Claims {
-    async fn read(
+    /// Reads the claimed rows. A table that cannot be read does not hide the others.
+    pub(super) async fn read(
         &mut self,
         session: &mut Session,
         named: &[String],

@@ -16,7 +16,6 @@ use crate::text::{joined, one_line, plural};
 /// At most this many locks of the session for which nobody waits are listed.
 const ALONE: usize = 3;
 
-/// The action on a backend.
 #[derive(Subcommand)]
 pub(super) enum Action {
     /// Cancels the statement that a backend runs

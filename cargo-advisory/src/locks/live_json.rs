@@ -10,21 +10,12 @@ use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::cells::hex;
 use super::renewal;
-use crate::json::pretty;
+use crate::text::hex;
 
 const VERSION: u64 = 1;
 
-pub(crate) fn write(snapshot: &Snapshot) -> String {
-    pretty(&value(snapshot))
-}
-
-pub(crate) fn line(snapshot: &Snapshot) -> String {
-    crate::json::line(&value(snapshot))
-}
-
-fn value(snapshot: &Snapshot) -> Value {
+pub(super) fn value(snapshot: &Snapshot) -> Value {
     let locks = &snapshot.locks;
     let leases = snapshot.leases.as_ref();
     let count = |count: &LeaseCount| json!({ "pattern": count.pattern, "held": count.held, "done": count.done });

@@ -299,7 +299,6 @@ pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
     ))
 }
 
-/// The leases that may be older than the bound.
 pub(crate) fn unknown_leases(snapshot: &Snapshot) -> Vec<&Lease> {
     let bound = snapshot.older_than;
     let can_be_older = |lease: &&Lease| bound.is_some_and(|it| renewal::can_be_older(lease, it));
@@ -360,17 +359,24 @@ fn claim_hints(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// The commands that free a key or a row, and what is not known, with the reason.
-fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
-    let hints = key_hint(snapshot).into_iter().chain(lease_hints(snapshot));
-    let hints = hints.chain(claim_hints(snapshot));
-    hints.chain(pooled_hint(snapshot)).chain(hint(snapshot))
-}
-
-fn pooled_hint(snapshot: &Snapshot) -> Option<String> {
-    let mut backends = snapshot.locks.backends.iter();
-    backends.any(|backend| backend.is_pooled).then(|| {
-        "pooled: the session of a pooler, which serves other clients too; its address is the pooler's, not that of the program".to_owned()
-    })
+fn hints(snapshot: &Snapshot) -> Vec<String> {
+    let mut hints: Vec<String> = key_hint(snapshot).into_iter().collect();
+    hints.extend(lease_hints(snapshot));
+    hints.extend(claim_hints(snapshot));
+    let locks = &snapshot.locks;
+    if locks.backends.iter().any(|backend| backend.is_pooled) {
+        hints.push(
+            "pooled: the session of a pooler, which serves other clients too; its address is the pooler's, not that of the program".to_owned()
+        );
+    }
+    if locks.backends.iter().any(|it| it.activity.is_hidden()) {
+        hints.push(format!(
+            "role `{}` sees neither what other roles' sessions do nor the lock names in their queries: GRANT pg_monitor TO {}",
+            one_line(&locks.role),
+            identifier(&locks.role)
+        ));
+    }
+    hints
 }
 
 /// The command that finds the values in a key: of a lock that somebody waits for if there is one,
@@ -411,19 +417,6 @@ pub(crate) fn find_hint() -> String {
         "a number's key:\n    {KEY}cargo advisory key --find NUMBER --pattern PATTERN --values FILE{KEY:#}\n\
          or the program names it, after `monitor::show(Shown::Key)`"
     )
-}
-
-/// What the role does not see.
-fn hint(snapshot: &Snapshot) -> Option<String> {
-    let locks = &snapshot.locks;
-    let mut backends = locks.backends.iter();
-    backends.any(|backend| backend.activity.is_hidden()).then(|| {
-        format!(
-            "role `{}` sees neither what other roles' sessions do nor the lock names in their queries: GRANT pg_monitor TO {}",
-            one_line(&locks.role),
-            identifier(&locks.role)
-        )
-    })
 }
 
 fn bound_text(bound: Duration) -> String {

@@ -159,7 +159,6 @@ fn summary(waits: &Waits) -> String {
     )
 }
 
-/// Writes an incident as a line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
     let time = match at(waits.last.as_ref()) {
         none if none.is_empty() => none,
@@ -183,19 +182,15 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             };
             format!("{time}{who} has waited {waited} for {lock}{held_by}\n")
         }
-        Incident::Cancelled {
-            pid,
-            locks,
-            waited,
-            reason,
-        } => {
-            let who = pid.map_or_else(|| "a session".to_owned(), |pid| process(waits, pid));
-            let after = waited.map(|waited| format!(" after {}", short(waited)));
-            let (after, reason) = (after.unwrap_or_default(), one_line(reason));
-            format!(
-                "{time}{who} gave up waiting for {}{after}: {reason}\n",
-                named(locks)
-            )
+        Incident::Cancelled(wait) => {
+            let who = wait.pid.map(|pid| process(waits, pid));
+            let who = who.unwrap_or_else(|| "a session".to_owned());
+            let after = wait
+                .waited
+                .map(|waited| format!(" after {}", short(waited)));
+            let (after, reason) = (after.unwrap_or_default(), one_line(&wait.reason));
+            let locks = named(&wait.locks);
+            format!("{time}{who} gave up waiting for {locks}{after}: {reason}\n")
         }
         Incident::Deadlock => {
             let last = waits.deadlocks.last();

@@ -154,7 +154,6 @@ impl Source {
         }
     }
 
-    /// Returns `true` if the input has ended.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.input, Input::Ended)
     }
@@ -182,7 +181,6 @@ impl Source {
     }
 }
 
-/// Returns `true` if both belong to one file.
 #[cfg(unix)]
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -12,14 +12,18 @@ use super::record::{Record, Time};
 /// An event, for `--follow`.
 pub(super) enum Incident {
     Wait(Wait),
-    /// With the server's reason, and all locks that the statement requests.
-    Cancelled {
-        pid: Option<i32>,
-        locks: Vec<LockId>,
-        waited: Option<Duration>,
-        reason: String,
-    },
+    Cancelled(Cancelled),
     Deadlock,
+}
+
+/// A wait that ended with an error.
+pub(super) struct Cancelled {
+    pub(super) pid: Option<i32>,
+    /// All locks that the statement requests.
+    pub(super) locks: Vec<LockId>,
+    pub(super) waited: Option<Duration>,
+    /// That of the server.
+    pub(super) reason: String,
 }
 
 #[derive(Default)]
@@ -276,32 +280,28 @@ impl Waits {
             return None;
         }
         let open = record.pid.and_then(|pid| self.open.remove(&pid));
-        if let Some(open) = open {
-            let waited = open.until(record.time.as_ref());
-            let entry = self.entry(open.lock, &record.statement, record);
-            entry.cancelled += 1;
-            entry.end(waited);
-            return Some(Incident::Cancelled {
-                pid: record.pid,
-                locks: vec![open.lock],
-                waited: Some(waited),
-                reason,
-            });
-        }
-        let database = self.number_of(record.database.as_deref());
-        let locks = keys_of(&record.statement).into_iter();
-        let locks: Vec<LockId> = locks.map(|key| LockId { database, key }).collect();
+        let (locks, waited) = match open {
+            Some(open) => (vec![open.lock], Some(open.until(record.time.as_ref()))),
+            None => {
+                let database = self.number_of(record.database.as_deref());
+                let keys = keys_of(&record.statement).into_iter();
+                (keys.map(|key| LockId { database, key }).collect(), None)
+            }
+        };
         for lock in &locks {
             let entry = self.entry(*lock, &record.statement, record);
-            entry.waits += 1;
             entry.cancelled += 1;
+            match waited {
+                Some(waited) => entry.end(waited),
+                None => entry.waits += 1,
+            }
         }
-        (!locks.is_empty()).then_some(Incident::Cancelled {
+        (!locks.is_empty()).then_some(Incident::Cancelled(Cancelled {
             pid: record.pid,
             locks,
-            waited: None,
+            waited,
             reason,
-        })
+        }))
     }
 
     /// The number of a database if another record has it, or 0. Without a name, the only number in

@@ -89,14 +89,9 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             }
             value
         }
-        Incident::Cancelled {
-            pid,
-            locks: of,
-            waited,
-            reason,
-        } => json!({
-            "version": VERSION, "event": "cancelled", "time": time, "pid": pid, "who": pid.and_then(|pid| waits.who(pid)), "locks": locks(of),
-            "waited_ms": waited.map(millis), "reason": reason,
+        Incident::Cancelled(wait) => json!({
+            "version": VERSION, "event": "cancelled", "time": time, "pid": wait.pid, "who": wait.pid.and_then(|pid| waits.who(pid)),
+            "locks": locks(&wait.locks), "waited_ms": wait.waited.map(millis), "reason": wait.reason,
         }),
         Incident::Deadlock => {
             let mut value = json!({ "version": VERSION, "event": "deadlock" });

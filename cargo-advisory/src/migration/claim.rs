@@ -8,9 +8,6 @@ use crate::job_table::{ClaimColumns, JobTable};
 use crate::selection::Artifacts;
 use crate::text::joined;
 
-/// The channel on which idle workers listen.
-pub(crate) const CHANNEL: &str = "advisory_claim";
-
 /// Columns, indexes and triggers for a job table
 ///
 /// Prints what the claims of a program need: the columns that they use, the indexes of
@@ -68,9 +65,4 @@ impl Arguments {
             self.table.as_deref(),
         )
     }
-}
-
-/// The SQL of the hash by which an index finds the rows with one value.
-pub(crate) fn hash_of(column: &str) -> String {
-    format!("pg_catalog.hash_record_extended(ROW({column}),0)")
 }
