@@ -1,6 +1,5 @@
 //! The public functions that end a claim: complete, fail, retry, release and delete.
 
-pub(super) mod message;
 pub(super) mod send;
 
 use super::next::Async;

@@ -23,19 +23,15 @@ use std::time::Duration;
 
 /// The end of a claim, and the message of a failure.
 #[derive(Clone, Debug)]
-pub(crate) struct ClaimEnd {
-    pub(super) end: End,
-    pub(super) message: Option<Arc<str>>,
-}
+pub(crate) struct ClaimEnd(End, Arc<str>);
 
 impl ClaimEnd {
-    pub(crate) const fn new(end: End) -> Self {
-        Self { end, message: None }
+    pub(crate) fn new(end: End) -> Self {
+        Self(end, Arc::default())
     }
 
     pub(crate) fn failed(end: End, message: &str) -> Self {
-        let message = Some(text(message).into());
-        Self { end, message }
+        Self(end, text(message).into())
     }
 }
 
@@ -187,7 +183,7 @@ impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
     }
 
     fn shown_end(end: &ClaimEnd) -> End {
-        end.end
+        end.0
     }
 }
 
@@ -277,8 +273,7 @@ impl<T: Claim> Step for EndStep<T> {
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
-        let Self(job, ClaimEnd { end, message }) = self;
-        let message = message.as_deref().unwrap_or_default();
+        let Self(job, ClaimEnd(end, message)) = self;
         match end_fitting(conn, job, *end, message).await {
             Ok(refused) => {
                 if let Some(refused) = refused {
@@ -308,11 +303,10 @@ impl<T: Claim> Step for EndAllStep<T> {
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<bool>, Error> {
-        let ends = self.0.iter().map(|(job, ClaimEnd { end, message })| {
-            let message = message.as_deref().unwrap_or_default();
-            (job, *end, Some(message))
-        });
-        let ends: Vec<_> = ends.collect();
+        let ends = self.0.iter();
+        let ends: Vec<_> = ends
+            .map(|(job, ClaimEnd(end, message))| (job, *end, Some(&**message)))
+            .collect();
         end_all(conn, &ends).await
     }
 

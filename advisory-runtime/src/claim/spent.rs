@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::conflicts::change;
-use super::end::message::is_of_row;
+use super::end::send::is_of_row;
 use super::sql::{Form, SpentWay, Statement, Value, Wanted, keys_of};
 use super::table::Claim;
 use crate::driver::{Queries, depth};

@@ -17,8 +17,6 @@ pub(super) mod ends;
 mod form;
 mod fragments;
 pub(super) mod limit;
-#[cfg(feature = "diesel-async")]
-pub(super) mod listen;
 mod position;
 mod state;
 mod statement;
@@ -28,6 +26,7 @@ use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use form::{Form, SpentWay};
+use fragments::Fragments;
 pub(super) use fragments::LONGEST_PAUSE;
 pub(super) use position::FromPosition;
 pub(super) use state::{counts, state};
@@ -90,5 +89,24 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
 
 /// Returns the query for triggers of the table that can change or replace what an end writes.
 pub(super) fn triggers<T: Claim>() -> String {
-    fragments::Fragments::of::<T>().fill(include_str!("sql/triggers.sql"))
+    Fragments::of::<T>().fill(include_str!("sql/triggers.sql"))
+}
+
+/// Listens on one channel for all tables. The payload is the table's oid, which a renaming does not
+/// change.
+#[cfg(feature = "diesel-async")]
+pub(super) const LISTEN: &str = "LISTEN advisory_claim";
+
+/// Returns the query for the table's oid, or for the oid of its root if the table is a partition.
+/// Its result is NULL if notifications do not reach this connection, because a pooler gives it
+/// another session. `process_id` is the one from the connection's startup.
+#[cfg(feature = "diesel-async")]
+pub(super) fn number<T: Claim>(process_id: u32) -> String {
+    let mut fragments = Fragments::of::<T>();
+    fragments.add("process_id", process_id.to_string());
+    fragments.fill(
+        "SELECT CASE WHEN pg_backend_pid() = {process_id} OR COALESCE(current_setting('advisory.pooler', true), '') = 'session' \
+         THEN CAST(CAST(COALESCE(pg_partition_root(CAST({table_literal} AS regclass)), CAST({table_literal} AS regclass)) \
+         AS oid) AS text) END",
+    )
 }

@@ -3,7 +3,7 @@
 
 use super::Settings;
 use crate::claim::mutex::locked;
-use crate::claim::sql::listen::{LISTEN, number};
+use crate::claim::sql::{LISTEN, number};
 use crate::claim::table::Claim;
 use crate::claim::{Error, Event};
 use crate::driver::Driver;
