@@ -43,35 +43,30 @@ impl Fragments {
             .rsplit_once("\".\"")
             .map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         let column = |name: &str| format!("{table}.{}", quoted(name));
-        let keys = || T::Key::NAMES.iter().enumerate();
-        let joined = |parts: Vec<String>| parts.join(", ");
+        let keys = |of: &dyn Fn(usize, &str) -> String| {
+            let keys = T::Key::NAMES.iter().enumerate();
+            let keys = keys.map(|(nth, name)| of(nth, name));
+            keys.collect::<Vec<_>>().join(", ")
+        };
+        let columns = keys(&|nth, name| format!("{} AS key_{nth}", column(name)));
         let mut fragments = Self(Vec::new());
         for (name, sql) in FIXED {
             fragments.add(name, sql);
         }
-        let until = column(T::LockedUntil::NAME);
-        let by = column(T::LockedBy::NAME);
-        let key = joined(keys().map(|(_, name)| column(name)).collect());
-        let columns = keys().map(|(nth, name)| format!("{} AS key_{nth}", column(name)));
-        let columns = columns.chain([format!("{until} AS until")]).collect();
-        fragments.add("columns", joined(columns));
-        let of = |source: &str| {
-            joined(
-                keys()
-                    .map(|(nth, _)| format!("{source}key_{nth}"))
-                    .collect(),
-            )
-        };
-        fragments.add("claim_key", of("advisory_claim."));
-        fragments.add("asked_key", of("asked."));
-        fragments.add("asked_columns", of(""));
-        fragments.add("key", key);
+        fragments.add("key", keys(&|_, name| column(name)));
+        fragments.add("columns", columns + ", {until} AS until");
+        fragments.add(
+            "claim_key",
+            keys(&|nth, _| format!("advisory_claim.key_{nth}")),
+        );
+        fragments.add("asked_key", keys(&|nth, _| format!("asked.key_{nth}")));
+        fragments.add("asked_columns", keys(&|nth, _| format!("key_{nth}")));
         fragments.add("order", order_of(&order_columns::<T>(column)));
         fragments.add("table", table.clone());
         fragments.add("table_name", name);
         fragments.add("table_literal", literal(&table));
-        fragments.add("until", until);
-        fragments.add("by", by);
+        fragments.add("until", column(T::LockedUntil::NAME));
+        fragments.add("by", column(T::LockedBy::NAME));
         fragments.add("until_column", quoted(T::LockedUntil::NAME));
         fragments.add("by_column", quoted(T::LockedBy::NAME));
         fragments.add_column("error", &table, T::ErrorMessage::COLUMN);
@@ -117,53 +112,33 @@ impl Fragments {
 
     /// Adds the fragments that depend on the columns for attempts.
     fn count_attempts<T: Claim>(&mut self, table: &str) {
-        let attempts = T::Attempts::COLUMN.map(|column| column.name);
-        self.add_column("counted", table, attempts);
-        if let Some(column) = T::Attempts::COLUMN {
-            let attempts = if column.is_nullable {
-                "COALESCE({counted}, 0)"
-            } else {
-                "{counted}"
-            };
-            self.add("attempts", attempts);
-            // An attempt before the last one cannot exceed the column.
-            let is_bounded = has_last_attempt::<T>()
-                && T::MaxAttempts::COLUMN.is_none()
-                && T::MAX_ATTEMPTS.is_some_and(|most| i64::from(most) <= column.largest);
-            let all_but_one = column.largest - 1;
-            self.add(
-                "attempts_before",
-                if is_bounded {
-                    "{attempts}".to_owned()
-                } else {
-                    format!("LEAST({{attempts}}, {all_but_one})")
-                },
-            );
-            self.add(
-                "doubled",
-                "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))",
-            );
-        } else {
+        let Some(column) = T::Attempts::COLUMN else {
             self.add("doubled", "1");
-        }
-        let max = match (T::MaxAttempts::COLUMN, T::MAX_ATTEMPTS) {
-            (Some(most), _) => Some(format!("{table}.{}", quoted(most.name))),
-            (None, most) => most.map(|most| most.to_string()),
+            self.add("attempt", "1");
+            self.add("is_spent", "false");
+            return;
         };
-        let is_spent = match max.filter(|_| T::Attempts::COLUMN.is_some()) {
-            Some(max) => {
-                self.add("max_attempts", max);
-                "{attempts} >= {max_attempts}"
-            }
+        self.add_column("counted", table, Some(column.name));
+        let attempts = if column.is_nullable {
+            "COALESCE({counted}, 0)"
+        } else {
+            "{counted}"
+        };
+        self.add("attempts", attempts);
+        self.add("all_but_one", (column.largest - 1).to_string());
+        let doubled = "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))";
+        self.add("doubled", doubled);
+        self.add("attempt", "CAST({attempts} AS int4)");
+        let max = match T::MaxAttempts::COLUMN {
+            Some(most) => Some(format!("{table}.{}", quoted(most.name))),
+            None => T::MAX_ATTEMPTS.map(|most| most.to_string()),
+        };
+        let is_spent = match &max {
+            Some(_) => "{attempts} >= {max_attempts}",
             None => "false",
         };
         self.add("is_spent", is_spent);
-        let attempt = if T::Attempts::COLUMN.is_some() {
-            "CAST({attempts} AS int4)"
-        } else {
-            "1"
-        };
-        self.add("attempt", attempt);
+        self.add("max_attempts", max.unwrap_or_default());
     }
 
     /// Adds a fragment, which can contain others. It replaces an earlier one with its name.
@@ -309,7 +284,7 @@ impl Fragments {
             ("{by_column}", holder, "NULL"),
         ];
         set.extend(T::Attempts::COLUMN.map(|_| {
-            let counted = "{attempts_before} + 1";
+            let counted = "LEAST({attempts}, {all_but_one}) + 1";
             ("{counted_column}", counted, "{counted}")
         }));
         let set = set.into_iter().map(|(column, value, otherwise)| {
