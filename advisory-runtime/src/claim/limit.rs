@@ -135,28 +135,38 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
 }
 
 /// Sends both statements, in a new transaction unless one is open.
-async fn reserve_and_take<T, K, W, D>(
+async fn reserve_and_take<T, K, D>(
     conn: &mut D,
     reserve: &Statement<'_, T, K>,
-    claim: &Statement<'_, T, W>,
+    claim: &Statement<'_, T, K>,
     mut is_pipelined: bool,
 ) -> Result<(Reserved, Answer<T>), Error>
 where
     T: Claim,
     K: QueryFragment<Pg> + Send + Sync,
-    W: QueryFragment<Pg> + Send + Sync,
     D: Queries,
 {
     let mut conflicts = Conflicts::on(conn);
     let is_outside = depth(conn).map_err(Error::Database)?.is_none();
-    let around = is_outside.then_some([BEGIN, COMMIT]);
     loop {
         let mut open = CloseOnDrop::armed_if(is_outside, conn);
         let sent = Sent::now();
-        let answered = if is_pipelined {
+        let answered: QueryResult<(Vec<Reserved>, Vec<Answered<T>>)> = if is_pipelined {
+            let around = is_outside.then_some([BEGIN, COMMIT]);
             open.load_both(around, reserve, claim).await
         } else {
-            one_by_one(&mut *open, around, reserve, claim).await
+            let one_by_one = async {
+                if is_outside {
+                    open.execute(BEGIN).await?;
+                }
+                let reserved = open.load(reserve).await?;
+                let claimed = open.load(claim).await?;
+                if is_outside {
+                    open.execute(COMMIT).await?;
+                }
+                Ok((reserved, claimed))
+            };
+            one_by_one.await
         };
         // A commit that was cancelled can leave a failed transaction.
         if is_outside && answered.is_err() && open.execute(ROLLBACK).await.is_err() {
@@ -183,34 +193,6 @@ where
             Err(error) => return Err(Error::Database(error)),
         }
     }
-}
-
-async fn one_by_one<T, K, W, D>(
-    conn: &mut D,
-    around: Option<[&str; 2]>,
-    reserve: &Statement<'_, T, K>,
-    claim: &Statement<'_, T, W>,
-) -> QueryResult<(Vec<Reserved>, Vec<Answered<T>>)>
-where
-    T: Claim,
-    K: QueryFragment<Pg> + Send + Sync,
-    W: QueryFragment<Pg> + Send + Sync,
-    D: Queries,
-{
-    if let Some([begin, _]) = around {
-        conn.execute(begin).await?;
-    }
-    let both = async {
-        let reserved = conn.load(reserve).await?;
-        Ok((reserved, conn.load(claim).await?))
-    };
-    let answered = both.await;
-    if let Some([_, commit]) = around
-        && answered.is_ok()
-    {
-        conn.execute(commit).await?;
-    }
-    answered
 }
 
 /// Concatenates two arrays.

@@ -12,7 +12,7 @@
 //! limit. A reservation reads the first rows in order and, if their values are at their limits, the
 //! first row of some other values. If it locks none, the next reservation reads more of both.
 
-use super::fragments::{Claimable, Fragments, order_columns, order_of, pending};
+use super::fragments::{Claimable, Fragments, order_columns, pending};
 use super::{quoted, table};
 use crate::claim::optional_column::MaybePer;
 use crate::claim::table::Claim;
@@ -55,8 +55,12 @@ impl Fragments {
         self.add("value", VALUE);
         self.add("value_limit", T::LIMIT.max(1).to_string());
         let order = order_columns::<T>(|column| format!("{table}.{}", quoted(column)));
-        self.add("order_columns", named(&order));
-        self.add("order_names", order_of(&by_name(&order)));
+        let columns = order.iter().enumerate();
+        let columns = columns.map(|(nth, [column, _])| format!("{column} AS order_{nth}"));
+        self.add("order_columns", columns.collect::<Vec<_>>().join(", "));
+        let names = order.iter().enumerate();
+        let names = names.map(|(nth, [_, direction])| format!("order_{nth}{direction}"));
+        self.add("order_names", names.collect::<Vec<_>>().join(", "));
         self.add("is_claimable", Self::is_claimable::<T>(which));
         let pending = pending::<T>().map(|is| format!(" AND {is}"));
         self.add("and_pending", pending.collect::<String>());
@@ -88,18 +92,4 @@ impl Fragments {
             self.add(name, next);
         }
     }
-}
-
-/// Returns the columns of the order with aliases.
-fn named(order: &[[String; 2]]) -> String {
-    let columns = order.iter().enumerate();
-    let columns = columns.map(|(nth, [column, _])| format!("{column} AS order_{nth}"));
-    columns.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the order by these aliases.
-fn by_name(order: &[[String; 2]]) -> Vec<[String; 2]> {
-    let columns = order.iter().enumerate();
-    let columns = columns.map(|(nth, [_, direction])| [format!("order_{nth}"), direction.clone()]);
-    columns.collect()
 }
