@@ -15,49 +15,40 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 /// The kind of a statement, and everything else on which its text depends, except the type of row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::claim) enum Form {
-    /// Claims the first row.
     First,
-    /// Claims the first rows, and skips locked ones.
     Next {
         /// The most rows that it can claim.
         most: u32,
         is_fresh: bool,
     },
-    /// Claims the row of a key.
     ByKey,
-    /// Ends the rows of these keys, and others among the first ones, that have no attempt left.
-    Spent { limit: u32, way: SpentWay },
-    /// Renews a claim, and returns how long it lasts.
+    Spent {
+        limit: u32,
+        way: SpentWay,
+    },
     Renew,
-    /// Renews claims without waiting for locked rows.
     RenewMany,
-    /// Looks up the outcome of the transactions that ended these claims.
     Settled,
-    /// Ends a claim without a message, unless its row is locked or it is about to expire.
+    /// An end without a message.
     EndAtOnce(End),
-    /// Ends claims.
     End {
         /// A bit for each kind of end.
         kinds: u8,
         locked: Locked,
         has_changes: bool,
     },
-    /// Locks the values of the first rows that can be claimed, at most `width`. Reads the first
-    /// `reach` rows, or begins with any value.
     Reserve {
         width: u32,
         reach: u32,
         is_fresh: bool,
     },
-    /// Claims the first rows of the locked values, as many as their limits allow.
-    NextOfReserved { limit: u32, is_fresh: bool },
-    /// Locks the value of the row with a key, and waits for the lock.
+    NextOfReserved {
+        limit: u32,
+        is_fresh: bool,
+    },
     ReserveKey,
-    /// Claims the row with a key, if its value is locked and below its limit.
     ReservedKey,
-    /// Reads the position of the row with a key.
     Position,
-    /// The condition that a row does not precede a position.
     FromPosition,
 }
 
