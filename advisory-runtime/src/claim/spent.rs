@@ -34,9 +34,14 @@ pub(super) async fn fail_spent<T: Claim, D: Queries>(
     .into_iter()
     .peekable();
     while let Some((limit, way)) = ways.next() {
+        let form = Form::Spent {
+            limit,
+            way,
+            has_position: wanted.position.is_some(),
+        };
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let keys = keys_of(met.iter().take(most));
-        let statement = Statement::<T, _>::new(Form::Spent { limit, way }, keys)
+        let statement = Statement::<T, _>::new(form, keys)
             .claim_one(worker, wanted)
             .with("failed", Value::Changes(Box::new(T::failed())));
         match change(conn, &statement).await {

@@ -17,7 +17,6 @@ pub(super) mod ends;
 mod form;
 mod fragments;
 pub(super) mod limit;
-mod position;
 mod state;
 mod statement;
 
@@ -27,8 +26,7 @@ use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use form::{Form, SpentWay};
 use fragments::Fragments;
-pub(super) use fragments::LONGEST_PAUSE;
-pub(super) use position::FromPosition;
+pub(super) use fragments::{LONGEST_PAUSE, is_ascending};
 pub(super) use state::{counts, state};
 pub(super) use statement::{Fixed, Id, Statement, Value, keys_of, settled};
 use std::borrow::Cow;
@@ -42,8 +40,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) key: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
     pub(crate) conditions: &'a [Fragment<'a>],
     pub(crate) changes: &'a [Fragment<'a>],
-    /// The condition that begins at a position in the order.
-    pub(crate) from: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
+    /// The position in the order at which the claim begins.
+    pub(crate) position: Option<&'a str>,
     /// Passes over rows with an expired claim. This process already runs such a row, which may kill
     /// it.
     pub(crate) is_fresh: bool,

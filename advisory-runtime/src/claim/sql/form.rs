@@ -2,9 +2,8 @@
 //! than sending it.
 
 use super::ends::Locked;
-use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
-use super::position::names;
-use super::{literal, quoted, table};
+use super::fragments::{Claimable, Fragments, PARKED, RENEWED, names};
+use super::{Wanted, literal, quoted, table};
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::qualify::{Part, parts};
@@ -20,11 +19,13 @@ pub(in crate::claim) enum Form {
         /// The most rows that it can claim.
         most: u32,
         is_fresh: bool,
+        has_position: bool,
     },
     ByKey,
     Spent {
         limit: u32,
         way: SpentWay,
+        has_position: bool,
     },
     Renew,
     RenewMany,
@@ -49,7 +50,6 @@ pub(in crate::claim) enum Form {
     ReserveKey,
     ReservedKey,
     Position,
-    FromPosition,
 }
 
 /// The way in which a row that has no attempt left ends.
@@ -64,11 +64,15 @@ pub(in crate::claim) enum SpentWay {
 
 impl Form {
     /// The form for so many of the first rows. A text is for a power of two of them.
-    pub(in crate::claim) fn next(limit: u32, is_fresh: bool) -> Self {
+    pub(in crate::claim) fn next(limit: u32, wanted: Wanted<'_>) -> Self {
         const FEW: u32 = 1_024;
         let most = limit.max(FEW).checked_next_power_of_two();
         let most = most.unwrap_or(u32::MAX);
-        Self::Next { most, is_fresh }
+        Self::Next {
+            most,
+            is_fresh: wanted.is_fresh,
+            has_position: wanted.position.is_some(),
+        }
     }
 
     /// Returns `true` if the text is kept. Texts for large numbers are not, because a process may
@@ -89,7 +93,12 @@ impl Form {
                 fragments.select::<T>(Claimable::Due, "{key}", 1);
                 return fragments.claim_one::<T>(include_str!("first.sql"));
             }
-            Self::Next { most, is_fresh } => {
+            Self::Next {
+                most,
+                is_fresh,
+                has_position,
+            } => {
+                fragments.begin_at_position::<T>(has_position);
                 fragments.select::<T>(Claimable::first(is_fresh), "{columns}", most);
                 fragments.add("first", include_str!("first.sql"));
                 return fragments.claim_many::<T>(include_str!("first_of_many.sql"));
@@ -98,7 +107,12 @@ impl Form {
                 fragments.select::<T>(Claimable::ByKey, "{key}", 1);
                 return fragments.claim_one::<T>(include_str!("key.sql"));
             }
-            Self::Spent { limit, way } => {
+            Self::Spent {
+                limit,
+                way,
+                has_position,
+            } => {
+                fragments.begin_at_position::<T>(has_position);
                 fragments.select::<T>(Claimable::Due, "{columns}", limit);
                 let is_free = Fragments::is_claimable::<T>(Claimable::ByKey);
                 fragments.add("is_free", is_free);
@@ -165,12 +179,6 @@ impl Form {
                     |column: &str| format!("{}, {table}.{}", literal(column), quoted(column));
                 fragments.add("order_values", names::<T>(value));
                 include_str!("position.sql")
-            }
-            Self::FromPosition => {
-                let of = |source: &str| names::<T>(|column| format!("{source}.{}", quoted(column)));
-                fragments.add("order_columns", of(&table::<T>()));
-                fragments.add("position_columns", of("advisory_position"));
-                include_str!("from_position.sql")
             }
         };
         fragments.fill(file)

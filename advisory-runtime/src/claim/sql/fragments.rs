@@ -20,8 +20,9 @@ type ByType<T> = <<T as Claim>::LockedBy as Expression>::SqlType;
 
 /// The fragments that do not depend on the table. SQL from the caller takes the place of values:
 /// the columns of the row, its conditions, and the columns to set.
-const FIXED: [(&str, &str); 9] = [
+const FIXED: [(&str, &str); 10] = [
     ("selection", ":selection"),
+    ("from", ""),
     ("conditions", ":conditions"),
     ("changes", ":changes"),
     ("lasts", LASTS),
@@ -236,6 +237,21 @@ impl Fragments {
         self.add("limit", limit.to_string());
     }
 
+    /// Leaves out the rows before `:position`. Rows that were ended stay in the index until a vacuum,
+    /// and every claim passes over them. There are many if a long transaction prevents the vacuum. A
+    /// worker therefore begins where its last claim ended.
+    pub(super) fn begin_at_position<T: Claim>(&mut self, has_position: bool) {
+        if has_position {
+            let of = |source: &str| names::<T>(|column| format!("{source}.{}", quoted(column)));
+            self.add("order_columns", of(&table::<T>()));
+            self.add("position_columns", of("advisory_position"));
+            self.add(
+                "from",
+                " AND ".to_owned() + include_str!("from_position.sql"),
+            );
+        }
+    }
+
     /// Returns the text of a claim on the row that `rows` locks.
     pub(super) fn claim_one<T: Claim>(self, rows: &str) -> String {
         self.claim::<T>(rows, include_str!("claim_one.sql"), "{holder}")
@@ -351,4 +367,17 @@ pub(super) fn order_columns<T: Claim>(column: impl Fn(&str) -> String) -> Vec<[S
 pub(super) fn order_of(columns: &[[String; 2]]) -> String {
     let columns: Vec<_> = columns.iter().map(|column| column.concat()).collect();
     columns.join(", ")
+}
+
+/// Returns the columns of the order, each written by `of`.
+pub(super) fn names<T: Claim>(of: impl Fn(&str) -> String) -> String {
+    let columns = order_columns::<T>(of).into_iter();
+    let columns: Vec<_> = columns.map(|[column, _]| column).collect();
+    columns.join(", ")
+}
+
+/// Returns `true` if rows in this order can be compared with a position.
+pub(in crate::claim) fn is_ascending<T: Claim>() -> bool {
+    let columns = order_columns::<T>(str::to_owned);
+    columns.iter().all(|[_, direction]| direction.is_empty())
 }

@@ -72,8 +72,12 @@ impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
         self
     }
 
-    pub(in crate::claim) fn wanted(self, wanted: Wanted<'a>) -> Self {
-        Self { wanted, ..self }
+    pub(in crate::claim) fn wanted(mut self, wanted: Wanted<'a>) -> Self {
+        self.wanted = wanted;
+        match wanted.position {
+            Some(position) => self.with("position", Value::Text(position.into())),
+            None => self,
+        }
     }
 
     /// The statement changes the claim with this `locked_by`.
@@ -158,8 +162,8 @@ impl<T: Claim, K: QueryFragment<Pg>, Columns, N> QueryFragment<Pg>
             match name {
                 "key" | "keys" => self.key.walk_ast(out.reborrow())?,
                 "selection" => self.selection.walk_ast(out.reborrow())?,
-                "conditions" => self.wanted.put_conditions(out.reborrow())?,
-                "changes" => put_changes(self.wanted.changes, out.reborrow())?,
+                "conditions" => put_each(self.wanted.conditions, " AND (", ")", out.reborrow())?,
+                "changes" => put_each(self.wanted.changes, ", ", "", out.reborrow())?,
                 name => {
                     for (_, value) in self.values.iter().filter(|(value, _)| *value == name) {
                         value.put(out.reborrow())?;
@@ -179,36 +183,25 @@ impl Value<'_> {
             Self::Texts(texts) => out.push_bind_param::<Array<Nullable<SqlText>>, _>(texts),
             Self::Number(number) => out.push_bind_param::<BigInt, _>(number),
             Self::Numbers(numbers) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(numbers),
-            Self::Changes(changes) => put_changes(std::slice::from_ref(changes), out),
+            Self::Changes(changes) => put_each(std::slice::from_ref(changes), ", ", "", out),
         }
     }
 }
 
-fn put_changes<'b>(changes: &'b [Fragment<'_>], mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-    for changes in changes {
-        if !changes.is_noop(&Pg)? {
-            out.push_sql(", ");
-            changes.walk_ast(out.reborrow())?;
+fn put_each<'b>(
+    fragments: &'b [Fragment<'_>],
+    before: &str,
+    behind: &str,
+    mut out: AstPass<'_, 'b, Pg>,
+) -> QueryResult<()> {
+    for fragment in fragments {
+        if !fragment.is_noop(&Pg)? {
+            out.push_sql(before);
+            fragment.walk_ast(out.reborrow())?;
+            out.push_sql(behind);
         }
     }
     Ok(())
-}
-
-impl Wanted<'_> {
-    fn put_conditions<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        if let Some(from) = self.from {
-            out.push_sql(" AND ");
-            from.walk_ast(out.reborrow())?;
-        }
-        for condition in self.conditions {
-            if !condition.is_noop(&Pg)? {
-                out.push_sql(" AND (");
-                condition.walk_ast(out.reborrow())?;
-                out.push_sql(")");
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<T: Claim, K, Columns, N> Query for Statement<'_, T, K, Columns, N> {

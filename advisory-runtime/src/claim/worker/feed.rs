@@ -85,7 +85,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
                     settings.tell(Event::Reconnected);
                 }
                 (is_first, backoff) = (false, BACKOFF);
-                if (has_come && !is_rest) || asked.from.is_some() {
+                if (has_come && !is_rest) || asked.position.is_some() {
                     continue;
                 }
                 if !has_come && settings.is_until_empty && is_alone && !passes_over {
