@@ -1,7 +1,7 @@
 //! The parts of a statement that depend on the columns of a table, by the names that the files give
 //! them.
 
-use super::{literal, quoted, table};
+use super::{literal, quoted, table, table_name};
 use crate::claim::column_type::{HolderType, Time};
 use crate::claim::key::KeyColumns;
 use crate::claim::optional_column::{MaybeColumn, MaybeCount, MaybeRunAt, MaybeTime};
@@ -40,9 +40,6 @@ impl Fragments {
     /// Returns the fragments that every statement on the table can contain.
     pub(super) fn of<T: Claim>() -> Self {
         let table = table::<T>();
-        let name = table
-            .rsplit_once("\".\"")
-            .map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         let column = |name: &str| format!("{table}.{}", quoted(name));
         let keys = |of: &dyn Fn(usize, &str) -> String| {
             let keys = T::Key::NAMES.iter().enumerate();
@@ -64,7 +61,7 @@ impl Fragments {
         fragments.add("asked_columns", keys(&|nth, _| format!("key_{nth}")));
         fragments.add("order", order_of(&order_columns::<T>(column)));
         fragments.add("table", table.clone());
-        fragments.add("table_name", name);
+        fragments.add("table_name", quoted(&table_name::<T>()));
         fragments.add("table_literal", literal(&table));
         fragments.add("until", column(T::LockedUntil::NAME));
         fragments.add("by", column(T::LockedBy::NAME));
