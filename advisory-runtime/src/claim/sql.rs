@@ -27,7 +27,7 @@ use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use form::{Form, SpentWay};
 use fragments::Fragments;
 pub(super) use fragments::{LONGEST_PAUSE, is_ascending};
-pub(super) use state::{counts, state};
+pub(super) use state::state;
 pub(super) use statement::{Fixed, Id, Statement, Value, keys_of, settled};
 use std::borrow::Cow;
 

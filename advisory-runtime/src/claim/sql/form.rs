@@ -3,7 +3,7 @@
 
 use super::ends::Locked;
 use super::fragments::{Claimable, Fragments, PARKED, RENEWED, names};
-use super::{Wanted, literal, quoted, table};
+use super::{Wanted, literal, quoted, state, table};
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::qualify::{Part, parts};
@@ -50,6 +50,7 @@ pub(in crate::claim) enum Form {
     ReserveKey,
     ReservedKey,
     Position,
+    Counts,
 }
 
 /// The way in which a row that has no attempt left ends.
@@ -179,6 +180,10 @@ impl Form {
                     |column: &str| format!("{}, {table}.{}", literal(column), quoted(column));
                 fragments.add("order_values", names::<T>(value));
                 include_str!("position.sql")
+            }
+            Self::Counts => {
+                fragments.add("state", state::<T>());
+                "SELECT state, count(*) FROM (SELECT {state} AS state FROM {table}) AS advisory_claim GROUP BY state"
             }
         };
         fragments.fill(file)

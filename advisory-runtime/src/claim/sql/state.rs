@@ -1,17 +1,8 @@
-//! The state of a row, and the count of rows in each state.
+//! The state of a row.
 
 use super::fragments::Fragments;
 use crate::claim::optional_column::{MaybeCount, MaybeRunAt, MaybeTime};
 use crate::claim::table::Claim;
-
-/// Returns the query that counts the rows of the table in each state.
-pub(in crate::claim) fn counts<T: Claim>() -> String {
-    let mut fragments = Fragments::of::<T>();
-    fragments.add("state", state::<T>());
-    fragments.fill(
-        "SELECT state, count(*) FROM (SELECT {state} AS state FROM {table}) AS advisory_claim GROUP BY state",
-    )
-}
 
 const IS_LATER: &str = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
 
