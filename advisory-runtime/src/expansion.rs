@@ -221,9 +221,10 @@ pub mod claim {
                 None => None,
             }
         }
-        let deleted = match T::CompletedAt::DELETES {
-            true => Some("completed_at"),
-            false => None,
+        let ended = if T::CompletedAt::DELETES {
+            Some("completed_at")
+        } else {
+            None
         };
         let [until, by, completed, failed, error, run_at, attempts, per] = CLAIM_COLUMNS;
         let [deletes, key, order, direction] = CLAIM_PARTS;
@@ -238,7 +239,7 @@ pub mod claim {
             field(run_at, time(T::RunAt::COLUMN)),
             field(attempts, count(T::Attempts::COLUMN)),
             field(per, T::Per::COLUMN),
-            field(deletes, deleted),
+            field(deletes, ended),
         ];
         let mut texts = [[after, ""]; N];
         let (start, rest) = texts.split_at_mut(fields.len());

@@ -198,9 +198,8 @@ impl Schema {
     pub fn down(&self) -> String {
         let table = self.qualified(&self.table);
         let indexes = self.indexes().into_iter();
-        let indexes: String = indexes
-            .map(|(name, _)| format!("DROP INDEX IF EXISTS {};\n", self.qualified(&name)))
-            .collect();
+        let drop = |name: String| format!("DROP INDEX IF EXISTS {};\n", self.qualified(&name));
+        let indexes: String = indexes.map(|(name, _)| drop(name)).collect();
         let columns =
             self.change_columns(|column, _| format!("    DROP COLUMN IF EXISTS {column}"));
         format!(

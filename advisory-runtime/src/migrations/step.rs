@@ -154,10 +154,12 @@ pub(super) fn took(duration: Duration) -> String {
     }
 }
 
+type Callback = Box<dyn FnMut(&Step) + Send>;
+
 /// Reports the steps of a run: to the user's callback, and as events.
 #[derive(Default)]
 pub(super) struct OnStep {
-    pub(super) callback: Option<Box<dyn FnMut(&Step) + Send>>,
+    pub(super) callback: Option<Callback>,
     /// The holders in the last event, and its time.
     #[cfg(feature = "tracing")]
     waiting: Option<(Vec<i32>, Instant)>,

@@ -187,9 +187,10 @@ impl Fragments {
         };
         let update = |set: &str| format!("UPDATE {{table}} SET {set} FROM");
         for (end, name) in ends_of(kinds) {
-            let rows = match kinds.is_power_of_two() {
-                true => String::new(),
-                false => format!(" AND advisory_claim.kind = {}", kind(end)),
+            let rows = if kinds.is_power_of_two() {
+                String::new()
+            } else {
+                format!(" AND advisory_claim.kind = {}", kind(end))
             };
             if end == End::Delete {
                 statement(name, "DELETE FROM {table} USING", &rows);

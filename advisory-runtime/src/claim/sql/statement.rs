@@ -25,7 +25,7 @@ pub(in crate::claim) struct Statement<'a, T: Claim, K, Columns = Untyped, Id = (
     values: Vec<(&'static str, Value<'a>)>,
     wanted: Wanted<'a>,
     selection: T::Selection,
-    row: PhantomData<fn() -> (T, Columns, Id)>,
+    columns: PhantomData<fn() -> (Columns, Id)>,
 }
 
 /// A value of a statement, or an array with one for each row.
@@ -63,7 +63,7 @@ impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
             values: Vec::new(),
             wanted: Wanted::default(),
             selection: T::selection(),
-            row: PhantomData,
+            columns: PhantomData,
         }
     }
 
