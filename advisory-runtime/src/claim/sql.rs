@@ -24,7 +24,7 @@ use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
-pub(super) use form::{Form, SpentWay};
+pub(super) use form::{Form, Locked, SpentWay};
 use fragments::Fragments;
 pub(super) use fragments::{LONGEST_PAUSE, is_ascending};
 pub(super) use state::state;

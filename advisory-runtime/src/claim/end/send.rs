@@ -5,9 +5,9 @@ use crate::claim::claimed::{Claimed, index_of, no_answer};
 use crate::claim::conflicts::{change, load};
 use crate::claim::key::KeyValue;
 use crate::claim::mutex::locked;
-use crate::claim::sql::ends::{self, Locked, OneEnd, end_of, sets_columns};
+use crate::claim::sql::ends::{self, OneEnd, end_of, sets_columns};
 use crate::claim::sql::{
-    Fixed, Form, Fragment, LONGEST_PAUSE, Statement, Wanted, settled, text, triggers,
+    Fixed, Form, Fragment, LONGEST_PAUSE, Locked, Statement, Wanted, settled, text, triggers,
 };
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};

@@ -1,7 +1,6 @@
 //! The statements of claims: the text of each, made once in a process, because making it takes longer
 //! than sending it.
 
-use super::ends::Locked;
 use super::fragments::{Claimable, Fragments, PARKED, RENEWED, names};
 use super::{Wanted, literal, quoted, state, table};
 use crate::claim::table::Claim;
@@ -61,6 +60,17 @@ pub(in crate::claim) enum SpentWay {
     FailsWithoutText,
     /// For a row that refuses the end. It is claimed, so that it is not the first again at once.
     Parks,
+}
+
+/// The way in which a statement that ends claims treats locked rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum Locked {
+    Wait,
+    /// It waits, in a transaction of the caller, for one claim.
+    WaitInside,
+    Skip,
+    /// The statement fails after a short wait, and changes nothing.
+    Fail,
 }
 
 impl Form {
