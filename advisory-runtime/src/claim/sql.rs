@@ -17,9 +17,9 @@ pub(super) mod ends;
 mod form;
 mod fragments;
 pub(super) mod limit;
-mod state;
 mod statement;
 
+use super::optional_column::{MaybeCount, MaybeRunAt, MaybeTime};
 use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
@@ -27,8 +27,7 @@ use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use form::{Form, Locked, SpentWay};
 use fragments::Fragments;
 pub(super) use fragments::{LONGEST_PAUSE, is_ascending};
-pub(super) use state::state;
-pub(super) use statement::{Fixed, Id, Statement, Value, keys_of, settled};
+pub(super) use statement::{Statement, Value, keys_of, settled};
 use std::borrow::Cow;
 
 /// A condition or columns to set, from the caller.
@@ -107,4 +106,30 @@ pub(super) fn number<T: Claim>(process_id: u32) -> String {
          THEN CAST(CAST(COALESCE(pg_partition_root(CAST({table_literal} AS regclass)), CAST({table_literal} AS regclass)) \
          AS oid) AS text) END",
     )
+}
+
+const IS_LATER: &str = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
+
+/// Returns the SQL for the name of a row's state.
+pub(super) fn state<T: Claim>() -> String {
+    let has_run_at = T::RunAt::COLUMN.is_some();
+    let is_counted = has_run_at && T::Attempts::COLUMN.is_some();
+    let (completes, fails) = (
+        T::CompletedAt::COLUMN.is_some(),
+        T::FailedAt::COLUMN.is_some(),
+    );
+    let cases = [
+        (completes, "{completed} IS NOT NULL", "completed"),
+        (fails, "{failed} IS NOT NULL", "failed"),
+        (true, "{until} > {clock}", "running"),
+        (true, "{until} IS NOT NULL", "expired"),
+        (is_counted, "{is_later} AND {counted} > 0", "retrying"),
+        (has_run_at, "{is_later}", "scheduled"),
+    ];
+    let cases = cases.into_iter().filter(|(is_possible, ..)| *is_possible);
+    let cases = cases.map(|(_, condition, state)| format!("WHEN {condition} THEN '{state}'"));
+    let cases = cases.collect::<Vec<_>>().join(" ");
+    let mut fragments = Fragments::of::<T>();
+    fragments.add("is_later", IS_LATER);
+    fragments.fill(&format!("CASE {cases} ELSE 'available' END"))
 }

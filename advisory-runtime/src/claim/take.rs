@@ -7,7 +7,7 @@ use super::key::KeyValue as _;
 use super::limit;
 use super::optional_column::MaybePer;
 use super::spent::fail_spent;
-use super::sql::{Fixed, Form, Id, Statement, Value, Wanted};
+use super::sql::{Form, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::Queries;
 use crate::rows::Sent;
@@ -25,11 +25,11 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
         take(conn, worker, 1, wanted).await?.0
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
-        let statement = Statement::<T, _, Untyped, Fixed<0>>::new(Form::First, ());
-        repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
+        let statement = Statement::<T, _, Untyped, 2>::new(Form::First, ());
+        repeat::<_, _, _, true, _>(conn, worker, statement, wanted).await?
     } else {
         let statement = Statement::<T, _>::new(Form::First, ());
-        repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
+        repeat::<_, _, _, true, _>(conn, worker, statement, wanted).await?
     };
     Ok(claimed.into_iter().next())
 }
@@ -49,7 +49,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
         }
         Some(key) => {
             let statement = Statement::<T, _>::new(Form::ByKey, key);
-            repeat::<true, _, _, _, _>(conn, worker, statement, wanted).await?
+            repeat::<_, _, _, true, _>(conn, worker, statement, wanted).await?
         }
         None if T::Per::COLUMN.is_some() => {
             let claimed;
@@ -60,7 +60,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
             let form = Form::next(limit, wanted);
             let statement = Statement::<T, _>::new(form, ());
             let statement = statement.with("limit", Value::Number(limit.into()));
-            repeat::<false, _, _, _, _>(conn, worker, statement, wanted).await?
+            repeat::<_, _, _, false, _>(conn, worker, statement, wanted).await?
         }
     };
     let is_full = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
@@ -94,16 +94,15 @@ pub(super) async fn position_of<T: Claim, D: Queries>(
     Ok(positions.pop())
 }
 
-async fn repeat<'a, const IS_ONE: bool, T, K, N, D>(
+async fn repeat<'a, T, K, D, const IS_ONE: bool, const NUMBER: u8>(
     conn: &mut D,
     worker: &'a str,
-    statement: Statement<'a, T, K, Untyped, N>,
+    statement: Statement<'a, T, K, Untyped, NUMBER>,
     wanted: Wanted<'a>,
 ) -> Result<Vec<Claimed<T>>, Error>
 where
     T: Claim,
     K: QueryFragment<Pg> + Send + Sync,
-    N: Id,
     D: Queries,
 {
     let statement = if IS_ONE {

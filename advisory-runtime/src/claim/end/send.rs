@@ -7,7 +7,7 @@ use crate::claim::key::KeyValue;
 use crate::claim::mutex::locked;
 use crate::claim::sql::ends::{self, OneEnd, end_of, sets_columns};
 use crate::claim::sql::{
-    Fixed, Form, Fragment, LONGEST_PAUSE, Locked, Statement, Wanted, settled, text, triggers,
+    Form, Fragment, LONGEST_PAUSE, Locked, Statement, Wanted, settled, text, triggers,
 };
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};
@@ -128,7 +128,7 @@ async fn end_outside<T: Claim, D: Queries>(
     if is_at_once {
         let (form, key) = (Form::EndAtOnce(end), (**job).key().bound());
         let ended = if end == End::Complete && changes.is_empty() {
-            let statement = Statement::<T, _, Untyped, Fixed<1>>::new(form, key);
+            let statement = Statement::<T, _, Untyped, 1>::new(form, key);
             change(conn, &statement.held_by(job.locked_by())).await
         } else {
             let wanted = Wanted {

@@ -15,9 +15,9 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A statement, and the SQL types of its columns. `Id` is a [`Fixed`] for a text that only the type
-/// of row changes: Diesel then finds the prepared statement without the text.
-pub(in crate::claim) struct Statement<'a, T: Claim, K, Columns = Untyped, Id = ()> {
+/// A statement, and the SQL types of its columns. `NUMBER` is above zero for a text that only the
+/// type of row changes: Diesel then finds the prepared statement without the text.
+pub(in crate::claim) struct Statement<'a, T: Claim, K, Columns = Untyped, const NUMBER: u8 = 0> {
     text: Arc<Text>,
     /// A key, or the arrays of several keys.
     key: K,
@@ -25,7 +25,7 @@ pub(in crate::claim) struct Statement<'a, T: Claim, K, Columns = Untyped, Id = (
     values: Vec<(&'static str, Value<'a>)>,
     wanted: Wanted<'a>,
     selection: T::Selection,
-    columns: PhantomData<fn() -> (Columns, Id)>,
+    columns: PhantomData<fn() -> Columns>,
 }
 
 /// A value of a statement, or an array with one for each row.
@@ -38,24 +38,11 @@ pub(in crate::claim) enum Value<'a> {
     Changes(Fragment<'static>),
 }
 
-/// A text by its number.
+/// The text of a type of row with this number.
 #[derive(Debug)]
-pub(in crate::claim) struct Fixed<const N: u8>;
+pub(in crate::claim) struct Fixed<T, const NUMBER: u8>(PhantomData<fn() -> T>);
 
-/// The part of a statement's `QueryId` that differs between the texts for a type of row.
-pub(in crate::claim) trait Id: 'static {
-    const IS_FIXED: bool;
-}
-
-impl Id for () {
-    const IS_FIXED: bool = false;
-}
-
-impl<const N: u8> Id for Fixed<N> {
-    const IS_FIXED: bool = true;
-}
-
-impl<'a, T: Claim, K, Columns, N> Statement<'a, T, K, Columns, N> {
+impl<'a, T: Claim, K, Columns, const NUMBER: u8> Statement<'a, T, K, Columns, NUMBER> {
     pub(in crate::claim) fn new(form: Form, key: K) -> Self {
         Self {
             text: form::text::<T>(form),
@@ -153,8 +140,8 @@ fn of_claim<T: Claim>(worker: &str) -> String {
     holder
 }
 
-impl<T: Claim, K: QueryFragment<Pg>, Columns, N> QueryFragment<Pg>
-    for Statement<'_, T, K, Columns, N>
+impl<T: Claim, K: QueryFragment<Pg>, Columns, const NUMBER: u8> QueryFragment<Pg>
+    for Statement<'_, T, K, Columns, NUMBER>
 {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.text.first());
@@ -204,12 +191,12 @@ fn put_each<'b>(
     Ok(())
 }
 
-impl<T: Claim, K, Columns, N> Query for Statement<'_, T, K, Columns, N> {
+impl<T: Claim, K, Columns, const NUMBER: u8> Query for Statement<'_, T, K, Columns, NUMBER> {
     type SqlType = Columns;
 }
 
 /// A statement is prepared under its text, like Diesel's own updates, or under its number.
-impl<T: Claim, K, Columns, N: Id> QueryId for Statement<'_, T, K, Columns, N> {
-    type QueryId = (PhantomData<T>, N);
-    const HAS_STATIC_QUERY_ID: bool = N::IS_FIXED;
+impl<T: Claim, K, Columns, const NUMBER: u8> QueryId for Statement<'_, T, K, Columns, NUMBER> {
+    type QueryId = Fixed<T, NUMBER>;
+    const HAS_STATIC_QUERY_ID: bool = NUMBER > 0;
 }
