@@ -181,18 +181,18 @@ pub mod claim {
     pub use diesel::row::Row;
 
     use crate::claim::{
-        KeyColumns, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn,
+        CountColumn, KeyColumns, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime,
+        TimeColumn,
     };
     use advisory_pattern::{CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START};
     use diesel::Column;
-    use diesel::sql_types::{Nullable, Text};
 
     /// The number of pairs besides those of the key and of the order.
     const FIXED: usize = 12;
 
     #[must_use]
     pub const fn count<T: Claim>() -> usize {
-        FIXED + <T::Key as KeyColumns<T::Table>>::NAMES.len() + 2 * T::ORDER.len()
+        FIXED + T::Key::NAMES.len() + 2 * T::ORDER.len()
     }
 
     /// The texts of a row's record, in pairs: its start, the texts around the module's path, the
@@ -215,42 +215,36 @@ pub mod claim {
                 None => None,
             }
         }
-        let attempts = match <T::Attempts as MaybeCount<T::Table>>::COLUMN {
-            Some(column) => Some(column.name),
-            None => None,
+        const fn count(column: Option<CountColumn>) -> Option<&'static str> {
+            match column {
+                Some(column) => Some(column.name),
+                None => None,
+            }
+        }
+        let ended = if T::CompletedAt::DELETES {
+            Some("completed_at")
+        } else {
+            None
         };
-        let deleted = match <T::CompletedAt as MaybeTime<T::Table>>::DELETES {
-            true => Some("completed_at"),
-            false => None,
-        };
-        let error = <T::ErrorMessage as MaybeColumn<T::Table, Nullable<Text>>>::COLUMN;
+        let [until, by, completed, failed, error, run_at, attempts, per] = CLAIM_COLUMNS;
         let [deletes, key, order, direction] = CLAIM_PARTS;
         let fields = [
             CLAIM_START,
             [before, module],
-            field(CLAIM_COLUMNS[0], Some(T::LockedUntil::NAME)),
-            field(CLAIM_COLUMNS[1], Some(T::LockedBy::NAME)),
-            field(
-                CLAIM_COLUMNS[2],
-                time(<T::CompletedAt as MaybeTime<T::Table>>::COLUMN),
-            ),
-            field(
-                CLAIM_COLUMNS[3],
-                time(<T::FailedAt as MaybeTime<T::Table>>::COLUMN),
-            ),
-            field(CLAIM_COLUMNS[4], error),
-            field(
-                CLAIM_COLUMNS[5],
-                time(<T::RunAt as MaybeRunAt<T::Table>>::COLUMN),
-            ),
-            field(CLAIM_COLUMNS[6], attempts),
-            field(CLAIM_COLUMNS[7], <T::Per as MaybePer<T::Table>>::COLUMN),
-            field(deletes, deleted),
+            field(until, Some(T::LockedUntil::NAME)),
+            field(by, Some(T::LockedBy::NAME)),
+            field(completed, time(T::CompletedAt::COLUMN)),
+            field(failed, time(T::FailedAt::COLUMN)),
+            field(error, T::ErrorMessage::COLUMN),
+            field(run_at, time(T::RunAt::COLUMN)),
+            field(attempts, count(T::Attempts::COLUMN)),
+            field(per, T::Per::COLUMN),
+            field(deletes, ended),
         ];
         let mut texts = [[after, ""]; N];
         let (start, rest) = texts.split_at_mut(fields.len());
         start.copy_from_slice(&fields);
-        let keys = <T::Key as KeyColumns<T::Table>>::NAMES;
+        let keys = T::Key::NAMES;
         let mut nth = 0;
         while nth < keys.len() {
             rest[nth] = [key, keys[nth]];

@@ -30,7 +30,6 @@
 mod apply;
 mod connection;
 mod error;
-mod on_step;
 mod run;
 mod sources;
 mod sql;
@@ -45,10 +44,10 @@ use crate::{Key, LockKey, Request};
 use diesel::connection::BoxableConnection;
 use diesel::migration::{self, MigrationSource};
 use diesel::pg::Pg;
-use on_step::OnStep;
 use sources::Sources;
 use std::fmt;
 use std::time::Duration;
+use step::OnStep;
 
 /// The default key of the lock, which is derived from the text `diesel_migrations`. It never changes.
 ///

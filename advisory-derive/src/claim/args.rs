@@ -110,26 +110,10 @@ impl ClaimArgs {
             }
         }
         args.check(errors);
-        if let Some((renew, span)) = args.renew.as_ref().and_then(Duration::milliseconds)
-            && renew < SHORTEST_RENEW
-        {
-            errors.at(span, "`renew` must be at least 10 ms: write a longer time");
-        }
-        let ttl = match &args.ttl {
-            Some(ttl) => ttl.milliseconds(),
-            None => Some((DEFAULT_TTL, Span::call_site())),
-        };
-        if let (Some((ttl, _)), Some(renew)) = (ttl, &args.renew)
-            && let Some((renew, span)) = renew.milliseconds()
-            && renew > ttl / 2
-        {
-            let wanted = "`renew` must be at most half of `ttl`: write a shorter time";
-            errors.at(span, wanted);
-        }
         args
     }
 
-    /// Refuses arguments that have no effect without another one.
+    /// Refuses arguments that have no effect without another one, and times that do not fit.
     fn check(&self, errors: &mut Errors) {
         if let Some(most) = &self.max_attempts
             && self.attempts.is_none()
@@ -155,17 +139,27 @@ impl ClaimArgs {
             }
             _ => {}
         }
-        if let Some([first, longest]) = &self.backoff {
-            let times = first.milliseconds().zip(longest.milliseconds());
-            let Some(((first, span), (longest, _))) = times else {
-                return;
-            };
+        if let Some([first, longest]) = &self.backoff
+            && let Some(((first, span), (longest, _))) =
+                first.milliseconds().zip(longest.milliseconds())
+        {
             if self.run_at.is_none() {
                 let wanted = "`backoff` needs a column for the time of the next attempt: write `run_at`, or `run_at = column`";
                 errors.at(span, wanted);
             }
             if first > longest {
                 let wanted = "the first pause is longer than the longest: write the shorter time first, such as `backoff = \"10s..10m\"`";
+                errors.at(span, wanted);
+            }
+        }
+        if let Some((renew, span)) = self.renew.as_ref().and_then(Duration::milliseconds) {
+            if renew < SHORTEST_RENEW {
+                errors.at(span, "`renew` must be at least 10 ms: write a longer time");
+            }
+            let ttl = self.ttl.as_ref().map(Duration::milliseconds);
+            let ttl = ttl.unwrap_or(Some((DEFAULT_TTL, span)));
+            if ttl.is_some_and(|(ttl, _)| renew > ttl / 2) {
+                let wanted = "`renew` must be at most half of `ttl`: write a shorter time";
                 errors.at(span, wanted);
             }
         }
@@ -299,10 +293,8 @@ fn at_least_one<const EXAMPLE: u32>(
     let is_refused = match value.clone().into_iter().next() {
         Some(TokenTree::Literal(_)) => {
             let number = syn::parse2::<LitInt>(value.clone());
-            number
-                .and_then(|number| number.base10_parse::<u32>())
-                .unwrap_or(0)
-                == 0
+            let number = number.and_then(|number| number.base10_parse::<u32>());
+            !number.is_ok_and(|number| number > 0)
         }
         first => first.is_none(),
     };

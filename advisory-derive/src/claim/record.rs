@@ -15,10 +15,6 @@ pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let head = row.input.attrs.iter().map(ToTokens::to_token_stream);
     let record = ClaimRecord {
         table: text(&row.table),
-        columns: Vec::new(),
-        deletes: Vec::new(),
-        key: Vec::new(),
-        order: Vec::new(),
         ttl: record::time(row.args.ttl.as_ref()),
         renew: record::time(row.args.renew.as_ref()),
         limit: row.args.limit.as_ref().map(text),
@@ -30,6 +26,7 @@ pub(super) fn emit(row: &Row<'_>, private: &TokenStream) -> TokenStream {
         line,
         krate: record::env("CARGO_PKG_NAME"),
         version: record::env("CARGO_PKG_VERSION"),
+        ..ClaimRecord::default()
     };
     let encoded = record.encode();
     let (before, after) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));

@@ -270,7 +270,7 @@ impl<T: Claim> Answer<T> {
     /// claimed.
     pub(super) fn of<const IS_ONE: bool>(
         mut rows: Vec<Answered<T, IS_ONE>>,
-        sent: Sent,
+        before: Sent,
     ) -> Result<Self, Error> {
         // An `UPDATE` returns rows in any order.
         rows.sort_by_key(|row| row.nth);
@@ -280,7 +280,13 @@ impl<T: Claim> Answer<T> {
                 (None, read) => spent.get_or_insert_with(Vec::new).extend(read.ok()),
                 (Some(locked_by), Ok(read)) => {
                     let has_expired = row.has_expired;
-                    claimed.push(Claimed::new(read, locked_by, has_expired, row.lasts, sent));
+                    claimed.push(Claimed::new(
+                        read,
+                        locked_by,
+                        has_expired,
+                        row.lasts,
+                        before,
+                    ));
                 }
                 (Some(_), Err(error)) => unreadable = Some(error),
             }

@@ -1,7 +1,7 @@
 //! Counts the rows of a table by their state.
 
 use super::Error;
-use super::sql;
+use super::sql::{Form, Statement};
 use super::state::State;
 use super::table::Claim;
 use crate::driver::Queries;
@@ -63,12 +63,11 @@ pub async fn counts<T: Claim, C: crate::Connection>(conn: &mut C) -> Result<Coun
 }
 
 pub(crate) async fn counts_on<T: Claim, D: Queries>(conn: &mut D) -> Result<Counts, Error> {
-    let groups = conn
-        .load(diesel::sql_query(sql::counts(&sql::RowType::of::<T>())))
-        .await;
-    let groups: Vec<Group> = groups.map_err(Error::Database)?;
+    let statement = Statement::<(Text, BigInt)>::of::<T>(Form::Counts);
+    let groups = conn.load(&statement).await;
+    let groups: Vec<(State, i64)> = groups.map_err(Error::Database)?;
     let mut counts = Counts::default();
-    for Group { state, count } in groups {
+    for (state, count) in groups {
         *match state {
             State::Available => &mut counts.available,
             State::Scheduled => &mut counts.scheduled,
@@ -80,13 +79,4 @@ pub(crate) async fn counts_on<T: Claim, D: Queries>(conn: &mut D) -> Result<Coun
         } = count.unsigned_abs();
     }
     Ok(counts)
-}
-
-#[derive(diesel::QueryableByName)]
-#[diesel(check_for_backend(diesel::pg::Pg))]
-struct Group {
-    #[diesel(sql_type = Text)]
-    state: State,
-    #[diesel(sql_type = BigInt)]
-    count: i64,
 }

@@ -1,6 +1,5 @@
 //! The public functions that end a claim: complete, fail, retry, release and delete.
 
-pub(super) mod message;
 pub(super) mod send;
 
 use super::next::Async;
@@ -176,11 +175,11 @@ pub async fn complete<T: Claim, C: Connection>(
 /// the message becomes U+FFFD.
 // For an `async fn` the compiler would report a missing column three times.
 #[cfg(feature = "diesel-async")]
-pub fn fail<'f, T: Fails, C: Connection>(
-    conn: &'f mut C,
-    job: &'f Claimed<T>,
-    message: &'f str,
-) -> Boxed<'f> {
+pub fn fail<'f, T, C>(conn: &'f mut C, job: &'f Claimed<T>, message: &'f str) -> Boxed<'f>
+where
+    T: Fails,
+    C: Connection,
+{
     Box::pin(async move { end_one(conn.pg(), job, End::Fail, message, &[]).await })
 }
 
@@ -208,12 +207,16 @@ pub fn fail<'f, T: Fails, C: Connection>(
 /// ```
 // Not an `async fn`, like `fail`.
 #[cfg(feature = "diesel-async")]
-pub fn retry<'f, T: Retries, C: Connection>(
+pub fn retry<'f, T, C>(
     conn: &'f mut C,
     job: &'f Claimed<T>,
     message: &'f str,
     after: Option<Duration>,
-) -> Boxed<'f> {
+) -> Boxed<'f>
+where
+    T: Retries,
+    C: Connection,
+{
     Box::pin(async move { end_one(conn.pg(), job, End::Retry { after }, message, &[]).await })
 }
 

@@ -144,14 +144,25 @@ async fn reserve_and_take<T: Claim, D: Queries>(
 ) -> Result<(Reserved, Answer<T>), Error> {
     let mut conflicts = Conflicts::on(conn);
     let is_outside = depth(conn).map_err(Error::Database)?.is_none();
-    let around = is_outside.then_some([BEGIN, COMMIT]);
     loop {
         let mut open = CloseOnDrop::armed_if(is_outside, conn);
         let sent = Sent::now();
-        let answered = if is_pipelined {
+        let answered: QueryResult<(Vec<Reserved>, Vec<Answered<T>>)> = if is_pipelined {
+            let around = is_outside.then_some([BEGIN, COMMIT]);
             open.load_both(around, reserve, claim).await
         } else {
-            one_by_one(&mut *open, around, reserve, claim).await
+            let one_by_one = async {
+                if is_outside {
+                    open.execute(BEGIN).await?;
+                }
+                let reserved = open.load(reserve).await?;
+                let claimed = open.load(claim).await?;
+                if is_outside {
+                    open.execute(COMMIT).await?;
+                }
+                Ok((reserved, claimed))
+            };
+            one_by_one.await
         };
         // A commit that was cancelled can leave a failed transaction.
         if is_outside && answered.is_err() && open.execute(ROLLBACK).await.is_err() {
@@ -178,28 +189,6 @@ async fn reserve_and_take<T: Claim, D: Queries>(
             Err(error) => return Err(Error::Database(error)),
         }
     }
-}
-
-async fn one_by_one<T: Claim, D: Queries>(
-    conn: &mut D,
-    around: Option<[&str; 2]>,
-    reserve: &Statement<'_>,
-    claim: &Statement<'_>,
-) -> QueryResult<(Vec<Reserved>, Vec<Answered<T>>)> {
-    if let Some([begin, _]) = around {
-        conn.execute(begin).await?;
-    }
-    let both = async {
-        let reserved = conn.load(reserve).await?;
-        Ok((reserved, conn.load(claim).await?))
-    };
-    let answered = both.await;
-    if let Some([_, commit]) = around
-        && answered.is_ok()
-    {
-        conn.execute(commit).await?;
-    }
-    answered
 }
 
 /// Concatenates two arrays.

@@ -94,7 +94,7 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
             key: self.key.as_deref(),
             conditions: &self.conditions,
             changes: &self.changes,
-            from: None,
+            position: None,
             is_fresh: false,
         }
     }

@@ -37,14 +37,15 @@ fn record<T: Claim>(table: &'static str, claim: &str, event: &Event<'_, T>) {
             *job.telemetry() = Some(telemetry);
         }
         Event::Finished { row, outcome, .. } => {
-            let telemetry = row.telemetry().take();
-            match (telemetry, outcome) {
-                // `Telemetry` reports it when dropped.
-                (None, _) | (_, BodyOutcome::Dropped) => {}
-                (Some(mut telemetry), BodyOutcome::Done) => {
-                    telemetry.record_end(Ok::<_, &BodyOutcome<'_, Error>>(Outcome::Done));
+            if let Some(mut telemetry) = row.telemetry().take() {
+                match outcome {
+                    // `Telemetry` reports it when dropped.
+                    BodyOutcome::Dropped => {}
+                    BodyOutcome::Done => {
+                        telemetry.record_end(Ok::<_, &BodyOutcome<'_, Error>>(Outcome::Done));
+                    }
+                    outcome => telemetry.record_end(Err(outcome)),
                 }
-                (Some(mut telemetry), outcome) => telemetry.record_end(Err(outcome)),
             }
         }
         #[cfg(feature = "tracing")]

@@ -179,16 +179,15 @@ impl Schema {
     #[must_use]
     pub fn up(&self) -> String {
         let table = self.qualified(&self.table);
-        let columns = self.columns().map(|(column, sql_type)| {
-            format!("    ADD COLUMN IF NOT EXISTS {} {sql_type}", quoted(column))
+        let columns = self.change_columns(|column, sql_type| {
+            format!("    ADD COLUMN IF NOT EXISTS {column} {sql_type}")
         });
         let indexes = self.indexes().into_iter();
         let indexes: String = indexes
             .map(|(name, definition)| create(&table, &name, &definition) + "\n")
             .collect();
         format!(
-            "ALTER TABLE {table}\n{};\n{indexes}{}",
-            columns.collect::<Vec<_>>().join(",\n"),
+            "ALTER TABLE {table}\n{columns};\n{indexes}{}",
             self.create_triggers(&table)
         )
     }
@@ -199,19 +198,15 @@ impl Schema {
     pub fn down(&self) -> String {
         let table = self.qualified(&self.table);
         let indexes = self.indexes().into_iter();
-        let indexes: Vec<_> = indexes
-            .map(|(name, _)| format!("DROP INDEX IF EXISTS {};\n", self.qualified(&name)))
-            .collect();
-        let columns = self
-            .columns()
-            .map(|(column, _)| format!("    DROP COLUMN IF EXISTS {}", quoted(column)));
+        let drop = |name: String| format!("DROP INDEX IF EXISTS {};\n", self.qualified(&name));
+        let indexes: String = indexes.map(|(name, _)| drop(name)).collect();
+        let columns =
+            self.change_columns(|column, _| format!("    DROP COLUMN IF EXISTS {column}"));
         format!(
             "DROP TRIGGER IF EXISTS advisory_claim_inserted ON {table};\n\
              DROP TRIGGER IF EXISTS advisory_claim_released ON {table};\n\
              DROP TRIGGER IF EXISTS advisory_claim_deleted ON {table};\n\
-             {}ALTER TABLE {table}\n{};\n",
-            indexes.concat(),
-            columns.collect::<Vec<_>>().join(",\n")
+             {indexes}ALTER TABLE {table}\n{columns};\n"
         )
     }
 
@@ -246,10 +241,13 @@ impl Schema {
         definitions.into_iter().map(named).collect()
     }
 
-    /// Returns the columns of the claim that can be added, with their types.
-    fn columns(&self) -> impl Iterator<Item = (&str, &'static str)> {
+    /// Writes a change of each column of the claim that can be added, from its name and type.
+    fn change_columns(&self, change: impl Fn(&str, &str) -> String) -> String {
         let all = COLUMNS.into_iter();
-        all.filter_map(|(argument, sql_type)| Some((self.claim.column(argument)?, sql_type)))
+        let changes = all.filter_map(|(argument, sql_type)| {
+            Some(change(&quoted(self.claim.column(argument)?), sql_type))
+        });
+        changes.collect::<Vec<_>>().join(",\n")
     }
 
     /// Returns the conditions of a row that has not ended.

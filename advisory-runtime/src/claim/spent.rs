@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::conflicts::change;
-use super::end::message::is_of_row;
+use super::end::send::is_of_row;
 use super::sql::{Form, SpentWay, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::{Queries, depth};
@@ -35,8 +35,13 @@ pub(super) async fn fail_spent<T: Claim, D: Queries>(
     .into_iter()
     .peekable();
     while let Some((limit, way)) = ways.next() {
+        let form = Form::Spent {
+            limit,
+            way,
+            has_position: wanted.position.is_some(),
+        };
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        let statement = Statement::<Untyped>::of::<T>(Form::Spent { limit, way })
+        let statement = Statement::<Untyped>::of::<T>(form)
             .keys(met.iter().take(most))
             .claim_one::<T>(worker, wanted)
             .with("failed", Value::Changes(Box::new(T::failed())));

@@ -17,22 +17,17 @@ pub(super) mod ends;
 mod form;
 mod fragments;
 pub(super) mod limit;
-#[cfg(feature = "diesel-async")]
-pub(super) mod listen;
-mod position;
 mod row_type;
-mod state;
 mod statement;
 
 use super::table::Claim;
 use diesel::QuerySource;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
-pub(super) use form::{Form, SpentWay};
+pub(super) use form::{Form, Locked, SpentWay};
+use fragments::Fragments;
 pub(super) use fragments::LONGEST_PAUSE;
-pub(super) use position::FromPosition;
 pub(super) use row_type::RowType;
-pub(super) use state::{counts, state};
 pub(super) use statement::{Fixed, Id, Statement, Value, settled};
 use std::borrow::Cow;
 
@@ -45,8 +40,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) key: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
     pub(crate) conditions: &'a [Fragment<'a>],
     pub(crate) changes: &'a [Fragment<'a>],
-    /// The condition that begins at a position in the order.
-    pub(crate) from: Option<&'a (dyn QueryFragment<Pg> + Send + Sync)>,
+    /// The position in the order at which the claim begins.
+    pub(crate) position: Option<&'a str>,
     /// Passes over rows with an expired claim. This process already runs such a row, which may kill
     /// it.
     pub(crate) is_fresh: bool,
@@ -77,8 +72,11 @@ pub(super) fn table<T: Claim>() -> String {
 
 /// Returns the table's name without its schema.
 pub(super) fn table_name<T: Claim>() -> String {
-    let quoted = table::<T>();
-    let name = quoted.rsplit("\".\"").next().unwrap_or(&quoted);
+    unqualified(&table::<T>())
+}
+
+fn unqualified(table: &str) -> String {
+    let name = table.rsplit("\".\"").next().unwrap_or(table);
     name.trim_matches('"').replace("\"\"", "\"")
 }
 
@@ -92,5 +90,47 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
 
 /// Returns the query for triggers of the table that can change or replace what an end writes.
 pub(super) fn triggers(row: &RowType) -> String {
-    fragments::Fragments::of(row).fill(include_str!("sql/triggers.sql"))
+    Fragments::of(row).fill(include_str!("sql/triggers.sql"))
+}
+
+/// Listens on one channel for all tables. The payload is the table's oid, which a renaming does not
+/// change.
+#[cfg(feature = "diesel-async")]
+pub(super) const LISTEN: &str = "LISTEN advisory_claim";
+
+/// Returns the query for the table's oid, or for the oid of its root if the table is a partition.
+/// Its result is NULL if notifications do not reach this connection, because a pooler gives it
+/// another session. `process_id` is the one from the connection's startup.
+#[cfg(feature = "diesel-async")]
+pub(super) fn number(row: &RowType, process_id: u32) -> String {
+    let mut fragments = Fragments::of(row);
+    fragments.add("process_id", process_id.to_string());
+    fragments.fill(
+        "SELECT CASE WHEN pg_backend_pid() = {process_id} OR COALESCE(current_setting('advisory.pooler', true), '') = 'session' \
+         THEN CAST(CAST(COALESCE(pg_partition_root(CAST({table_literal} AS regclass)), CAST({table_literal} AS regclass)) \
+         AS oid) AS text) END",
+    )
+}
+
+const IS_LATER: &str = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
+
+/// Returns the SQL for the name of a row's state.
+pub(super) fn state(row: &RowType) -> String {
+    let has_run_at = row.run_at.is_some();
+    let is_counted = has_run_at && row.attempts.is_some();
+    let (completes, fails) = (row.completed.is_some(), row.failed.is_some());
+    let cases = [
+        (completes, "{completed} IS NOT NULL", "completed"),
+        (fails, "{failed} IS NOT NULL", "failed"),
+        (true, "{until} > {clock}", "running"),
+        (true, "{until} IS NOT NULL", "expired"),
+        (is_counted, "{is_later} AND {counted} > 0", "retrying"),
+        (has_run_at, "{is_later}", "scheduled"),
+    ];
+    let cases = cases.into_iter().filter(|(is_possible, ..)| *is_possible);
+    let cases = cases.map(|(_, condition, state)| format!("WHEN {condition} THEN '{state}'"));
+    let cases = cases.collect::<Vec<_>>().join(" ");
+    let mut fragments = Fragments::of(row);
+    fragments.add("is_later", IS_LATER);
+    fragments.fill(&format!("CASE {cases} ELSE 'available' END"))
 }

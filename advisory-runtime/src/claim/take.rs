@@ -57,7 +57,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
             claimed
         }
         None => {
-            let form = Form::next(limit, wanted.is_fresh);
+            let form = Form::next(limit, wanted);
             let statement = Statement::<Untyped>::of::<T>(form);
             let statement = statement.with("limit", Value::Number(limit.into()));
             repeat::<false, _, _, _>(conn, worker, statement, wanted).await?

@@ -397,7 +397,7 @@ impl<T: Claim> Settings<'_, T> {
             key: None,
             conditions: &self.conditions,
             changes: &self.changes,
-            from: asked.from.as_ref().map(|from| from as _),
+            position: asked.position.as_deref(),
             is_fresh: asked.is_fresh,
         };
         let sent = Instant::now();

@@ -51,8 +51,8 @@ impl Driver for AsyncPgConnection {
         query: &str,
     ) -> QueryResult<QueryResult<usize>> {
         let mut conn = &*self;
-        let answered = RunQueryDsl::execute(diesel::sql_query(query), &mut conn);
-        let answers = send_both(self, message, answered).await;
+        let answer = async { RunQueryDsl::execute(diesel::sql_query(query), &mut conn).await };
+        let answers = send_both(self, message, answer).await;
         with_reason(self, answers)
     }
 
@@ -62,7 +62,8 @@ impl Driver for AsyncPgConnection {
         query: TryLock,
     ) -> QueryResult<QueryResult<Option<String>>> {
         let mut conn = &*self;
-        let answers = send_both(self, message, query.get_result(&mut conn)).await;
+        let answer = async { query.get_result(&mut conn).await };
+        let answers = send_both(self, message, answer).await;
         with_reason(self, answers)
     }
 
@@ -169,7 +170,8 @@ fn with_reason<T>(conn: &mut AsyncPgConnection, answer: QueryResult<T>) -> Query
 }
 
 /// Sends a message, if it is not empty, and then a query, and waits for both answers. The outer
-/// error is the message's.
+/// error is the message's. Diesel's instrumentation sees a query when it is made, so neither is made
+/// before it is sent.
 async fn send_both<T>(
     conn: &AsyncPgConnection,
     message: &str,

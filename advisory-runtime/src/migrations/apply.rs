@@ -179,16 +179,14 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Run<'_, H> {
         // Diesel's harness would revert the later ones before it fails at an unknown one.
         let mut reverting = Vec::new();
         for applied in last {
-            match known.iter().position(|known| version(&**known) == *applied) {
-                Some(at) => reverting.push(known.swap_remove(at)),
-                None => {
-                    let unknown = format!(
-                        "migration `{applied}` is applied, and none of the sources has it: add the \
+            let Some(at) = known.iter().position(|known| version(&**known) == *applied) else {
+                let unknown = format!(
+                    "migration `{applied}` is applied, and none of the sources has it: add the \
                          source that it came from"
-                    );
-                    return Err(Error::Source(unknown.into()));
-                }
-            }
+                );
+                return Err(Error::Source(unknown.into()));
+            };
+            reverting.push(known.swap_remove(at));
         }
         for (number, migration) in (1..).zip(&reverting) {
             if self.is_stopped() {

@@ -4,8 +4,7 @@
 use super::apply::Run;
 use super::connection::{Lock, Session, applied};
 use super::error::Error;
-use super::on_step::OnStep;
-use super::step::{Holder, Step};
+use super::step::{Holder, OnStep, Step};
 use super::{Action, Migrator, Report};
 use crate::driver::depth;
 use crate::error::{Marker, is_connection_lost};

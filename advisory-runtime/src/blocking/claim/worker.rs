@@ -59,24 +59,19 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Worker<'static, T, P> {
         self,
         body: impl Fn(Claimed<T>) -> Result<(), E> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let Self {
-            pool,
-            settings,
-            stop,
-        } = self;
         let threads = Builder::new_current_thread()
             .enable_all()
             .thread_name("advisory-job")
-            .max_blocking_threads(settings.concurrency)
+            .max_blocking_threads(self.settings.concurrency)
             .build()
             .map_err(PoolError::new)?;
         let body = Arc::new(body);
-        let settings = Arc::new(settings);
+        let settings = Arc::new(self.settings);
         let source = ThreadSource {
-            pool,
+            pool: self.pool,
             settings: Arc::clone(&settings),
         };
-        let run = run_worker(&source, &settings, stop, |job| {
+        let run = run_worker(&source, &settings, self.stop, |job| {
             let body = Arc::clone(&body);
             #[cfg(feature = "tracing")]
             let span = tracing::Span::current();

@@ -1,13 +1,13 @@
 //! Sends the statements that end claims.
 
-use super::message::{cut, is_of_row};
 use crate::claim::Error;
 use crate::claim::claimed::{Claimed, index_of, no_answer};
 use crate::claim::conflicts::{change, load};
 use crate::claim::mutex::locked;
-use crate::claim::sql::ends::{self, Locked, OneEnd, end_of, sets_columns};
+use crate::claim::sql::ends::{self, OneEnd, end_of, sets_columns};
 use crate::claim::sql::{
-    Fixed, Form, Fragment, LONGEST_PAUSE, RowType, Statement, Wanted, settled, text, triggers,
+    Fixed, Form, Fragment, LONGEST_PAUSE, Locked, RowType, Statement, Wanted, settled, text,
+    triggers,
 };
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};
@@ -16,6 +16,7 @@ use crate::rows::{End, Inside};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::Untyped;
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::slice;
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -247,4 +248,68 @@ pub(crate) async fn end_all<T: Claim, D: Queries>(
         }
     }
     Ok(ended)
+}
+
+/// The length of a text that a column has refused without saying how much it takes.
+const CUT: usize = 100;
+
+/// Returns `true` if the row's content was refused: a text that does not fit, a `CHECK`, a trigger.
+pub(in crate::claim) fn is_of_row(error: &DieselError) -> bool {
+    let DieselError::DatabaseError(kind, answer) = error else {
+        return false;
+    };
+    match kind {
+        DatabaseErrorKind::CheckViolation
+        | DatabaseErrorKind::NotNullViolation
+        | DatabaseErrorKind::UniqueViolation
+        | DatabaseErrorKind::ForeignKeyViolation => true,
+        // A mistake in the statement has a position.
+        DatabaseErrorKind::Unknown => answer.statement_position().is_none(),
+        _ => false,
+    }
+}
+
+/// Cuts a text to the length that the server says the column takes. If it does not say, cuts it to
+/// [`CUT`] characters and replaces those that an encoding may lack.
+fn cut<'m>(message: &'m str, refused: &DieselError) -> Cow<'m, str> {
+    let stated = match refused {
+        DieselError::DatabaseError(_, answer) => longest(answer.message()),
+        _ => None,
+    };
+    let Some(longest) = stated else {
+        let short = message.chars().take(CUT);
+        let plain = short.map(|letter| if letter.is_ascii() { letter } else { '?' });
+        return plain.collect::<String>().into();
+    };
+    let end = message.char_indices().nth(longest);
+    message[..end.map_or(message.len(), |(end, _)| end)].into()
+}
+
+/// The length in `value too long for type character varying(50)`, which no translation changes.
+fn longest(refusal: &str) -> Option<usize> {
+    let (_, rest) = refusal.rsplit_once('(')?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cut, longest};
+    use diesel::result::Error as DieselError;
+
+    #[test]
+    fn the_server_says_how_long_a_text_may_be() {
+        assert_eq!(
+            longest("value too long for type character varying(50)"),
+            Some(50)
+        );
+        assert_eq!(longest("Wert zu lang für Typ character(7)"), Some(7));
+        assert_eq!(longest("new row violates check constraint \"short\""), None);
+    }
+
+    #[test]
+    fn a_text_is_cut_to_what_every_encoding_has() {
+        let long = "é".repeat(500);
+        assert_eq!(cut(&long, &DieselError::NotFound), "?".repeat(100));
+        assert_eq!(cut("why", &DieselError::NotFound), "why");
+    }
 }

@@ -1,7 +1,7 @@
 //! The statements that end claims. Their values are arrays, so the text does not depend on the
 //! number of claims, only on the kinds of ends.
 
-use super::form::Form;
+use super::form::{Form, Locked};
 use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, LONGEST_PAUSE};
 use super::statement::{Statement, Value};
 use super::{Fragment, Wanted};
@@ -33,17 +33,6 @@ pub(in crate::claim) fn sets_columns<T: Claim>(end: End) -> bool {
         End::Release | End::Delete => Ok(true),
     };
     !is_noop.unwrap_or(true)
-}
-
-/// The way in which a statement that ends claims treats locked rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::claim) enum Locked {
-    Wait,
-    /// It waits, in a transaction of the caller, for one claim.
-    WaitInside,
-    Skip,
-    /// The statement fails after a short wait, and changes nothing.
-    Fail,
 }
 
 /// A claim to end, and the message of a failure; `None` leaves the row's message as it is.
@@ -189,9 +178,10 @@ impl Fragments<'_> {
         };
         let update = |set: &str| format!("UPDATE {{table}} SET {set} FROM");
         for (end, name) in ends_of(kinds) {
-            let rows = match kinds.is_power_of_two() {
-                true => String::new(),
-                false => format!(" AND advisory_claim.kind = {}", kind(end)),
+            let rows = if kinds.is_power_of_two() {
+                String::new()
+            } else {
+                format!(" AND advisory_claim.kind = {}", kind(end))
             };
             if end == End::Delete {
                 statement(name, "DELETE FROM {table} USING", &rows);

@@ -2,7 +2,7 @@
 -- would expect a tenth of the table.
 SELECT {selected}
 FROM {table}
-WHERE {is_claimable}{conditions}
+WHERE {is_claimable}{from}{conditions}
 ORDER BY {order}
 LIMIT {limit}
 FOR NO KEY UPDATE SKIP LOCKED

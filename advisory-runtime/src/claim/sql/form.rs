@@ -1,11 +1,9 @@
 //! The statements of claims: the text of each, made once in a process, because making it takes longer
 //! than sending it.
 
-use super::ends::Locked;
 use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
-use super::position::names;
 use super::row_type::RowType;
-use super::{literal, quoted};
+use super::{Wanted, literal, quoted, state};
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::qualify::{Part, parts};
@@ -23,11 +21,16 @@ pub(in crate::claim) enum Form {
         /// The most rows that it can claim.
         most: u32,
         is_fresh: bool,
+        has_position: bool,
     },
     /// Claims the row of a key.
     ByKey,
     /// Ends the rows of these keys, and others among the first ones, that have no attempt left.
-    Spent { limit: u32, way: SpentWay },
+    Spent {
+        limit: u32,
+        way: SpentWay,
+        has_position: bool,
+    },
     /// Renews a claim, and returns how long it lasts.
     Renew,
     /// Renews claims without waiting for locked rows.
@@ -58,8 +61,8 @@ pub(in crate::claim) enum Form {
     ReservedKey,
     /// Reads the position of the row with a key.
     Position,
-    /// The condition that a row does not precede a position.
-    FromPosition,
+    /// Counts the rows in each state.
+    Counts,
 }
 
 /// The way in which a row that has no attempt left ends.
@@ -72,13 +75,28 @@ pub(in crate::claim) enum SpentWay {
     Parks,
 }
 
+/// The way in which a statement that ends claims treats locked rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::claim) enum Locked {
+    Wait,
+    /// It waits, in a transaction of the caller, for one claim.
+    WaitInside,
+    Skip,
+    /// The statement fails after a short wait, and changes nothing.
+    Fail,
+}
+
 impl Form {
     /// The form for so many of the first rows. A text is for a power of two of them.
-    pub(in crate::claim) fn next(limit: u32, is_fresh: bool) -> Self {
+    pub(in crate::claim) fn next(limit: u32, wanted: Wanted<'_>) -> Self {
         const FEW: u32 = 1_024;
         let most = limit.max(FEW).checked_next_power_of_two();
         let most = most.unwrap_or(u32::MAX);
-        Self::Next { most, is_fresh }
+        Self::Next {
+            most,
+            is_fresh: wanted.is_fresh,
+            has_position: wanted.position.is_some(),
+        }
     }
 
     /// Returns `true` if the text is kept. Texts for large numbers are not, because a process may
@@ -99,7 +117,12 @@ impl Form {
                 fragments.select(Claimable::Due, "{key}", 1);
                 return fragments.claim_one(include_str!("first.sql"));
             }
-            Self::Next { most, is_fresh } => {
+            Self::Next {
+                most,
+                is_fresh,
+                has_position,
+            } => {
+                fragments.begin_at_position(has_position);
                 fragments.select(Claimable::first(is_fresh), "{columns}", most);
                 fragments.add("first", include_str!("first.sql"));
                 return fragments.claim_many(include_str!("first_of_many.sql"));
@@ -108,7 +131,12 @@ impl Form {
                 fragments.select(Claimable::ByKey, "{key}", 1);
                 return fragments.claim_one(include_str!("key.sql"));
             }
-            Self::Spent { limit, way } => {
+            Self::Spent {
+                limit,
+                way,
+                has_position,
+            } => {
+                fragments.begin_at_position(has_position);
                 fragments.select(Claimable::Due, "{columns}", limit);
                 let is_free = fragments.is_claimable(Claimable::ByKey);
                 fragments.add("is_free", is_free);
@@ -172,14 +200,12 @@ impl Form {
             Self::Position => {
                 let value =
                     |name: &str| format!("{}, {}.{}", literal(name), row.table, quoted(name));
-                fragments.add("order_values", names(row, value));
+                fragments.add("order_values", row.order_names(value));
                 include_str!("position.sql")
             }
-            Self::FromPosition => {
-                let of = |source: &str| names(row, |name| format!("{source}.{}", quoted(name)));
-                fragments.add("order_columns", of(&row.table));
-                fragments.add("position_columns", of("advisory_position"));
-                include_str!("from_position.sql")
+            Self::Counts => {
+                fragments.add("state", state(row));
+                "SELECT state, count(*) FROM (SELECT {state} AS state FROM {table}) AS advisory_claim GROUP BY state"
             }
         };
         fragments.fill(file)

@@ -13,8 +13,9 @@ pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 36
 
 /// The fragments that do not depend on the table. SQL from the caller takes the place of values:
 /// the columns of the row, its conditions, and the columns to set.
-const FIXED: [(&str, &str); 9] = [
+const FIXED: [(&str, &str); 10] = [
     ("selection", ":selection"),
+    ("from", ""),
     ("conditions", ":conditions"),
     ("changes", ":changes"),
     ("lasts", LASTS),
@@ -35,40 +36,32 @@ impl<'a> Fragments<'a> {
     /// Returns the fragments that every statement on the table can contain.
     pub(super) fn of(row: &'a RowType) -> Self {
         let table = &row.table;
-        let name = table
-            .rsplit_once("\".\"")
-            .map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         let column = |name: &str| format!("{table}.{}", quoted(name));
-        let keys = || row.key.iter().enumerate();
-        let joined = |parts: Vec<String>| parts.join(", ");
+        let keys = |of: &dyn Fn(usize, &str) -> String| {
+            let keys = row.key.iter().enumerate();
+            let keys = keys.map(|(nth, name)| of(nth, name));
+            keys.collect::<Vec<_>>().join(", ")
+        };
+        let columns = keys(&|nth, name| format!("{} AS key_{nth}", column(name)));
         let named = Vec::new();
         let mut fragments = Self { row, named };
         for (name, sql) in FIXED {
             fragments.add(name, sql);
         }
-        let until = column(row.until);
-        let by = column(row.by);
-        let key = joined(keys().map(|(_, name)| column(name)).collect());
-        let columns = keys().map(|(nth, name)| format!("{} AS key_{nth}", column(name)));
-        let columns = columns.chain([format!("{until} AS until")]).collect();
-        fragments.add("columns", joined(columns));
-        let of = |source: &str| {
-            joined(
-                keys()
-                    .map(|(nth, _)| format!("{source}key_{nth}"))
-                    .collect(),
-            )
-        };
-        fragments.add("claim_key", of("advisory_claim."));
-        fragments.add("asked_key", of("asked."));
-        fragments.add("asked_columns", of(""));
-        fragments.add("key", key);
+        fragments.add("key", keys(&|_, name| column(name)));
+        fragments.add("columns", columns + ", {until} AS until");
+        fragments.add(
+            "claim_key",
+            keys(&|nth, _| format!("advisory_claim.key_{nth}")),
+        );
+        fragments.add("asked_key", keys(&|nth, _| format!("asked.key_{nth}")));
+        fragments.add("asked_columns", keys(&|nth, _| format!("key_{nth}")));
         fragments.add("order", order_of(&row.order_by(column)));
         fragments.add("table", table.clone());
-        fragments.add("table_name", name);
-        fragments.add("table_literal", literal(&table));
-        fragments.add("until", until);
-        fragments.add("by", by);
+        fragments.add("table_name", quoted(&row.table_name()));
+        fragments.add("table_literal", literal(table));
+        fragments.add("until", column(row.until));
+        fragments.add("by", column(row.by));
         fragments.add("until_column", quoted(row.until));
         fragments.add("by_column", quoted(row.by));
         fragments.add_column("error", row.error);
@@ -117,54 +110,47 @@ impl<'a> Fragments<'a> {
     /// Adds the fragments that depend on the columns for attempts.
     fn count_attempts(&mut self) {
         let row = self.row;
-        self.add_column("counted", row.attempts.map(|column| column.name));
-        if let Some(column) = row.attempts {
-            let attempts = if column.is_nullable {
-                "COALESCE({counted}, 0)"
-            } else {
-                "{counted}"
-            };
-            self.add("attempts", attempts);
-            // An attempt before the last one cannot exceed the column.
-            let is_bounded = row.has_last_attempt()
-                && row.max_attempts_column.is_none()
-                && row
-                    .max_attempts
-                    .is_some_and(|most| i64::from(most) <= column.largest);
-            let all_but_one = column.largest - 1;
-            self.add(
-                "attempts_before",
-                if is_bounded {
-                    "{attempts}".to_owned()
-                } else {
-                    format!("LEAST({{attempts}}, {all_but_one})")
-                },
-            );
-            self.add(
-                "doubled",
-                "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))",
-            );
-        } else {
+        let Some(column) = row.attempts else {
             self.add("doubled", "1");
-        }
-        let max = match (row.max_attempts_column, row.max_attempts) {
-            (Some(most), _) => Some(format!("{}.{}", row.table, quoted(most.name))),
-            (None, most) => most.map(|most| most.to_string()),
+            self.add("attempt", "1");
+            self.add("is_spent", "false");
+            return;
         };
-        let is_spent = match max.filter(|_| row.attempts.is_some()) {
-            Some(max) => {
-                self.add("max_attempts", max);
-                "{attempts} >= {max_attempts}"
-            }
+        self.add_column("counted", Some(column.name));
+        let attempts = if column.is_nullable {
+            "COALESCE({counted}, 0)"
+        } else {
+            "{counted}"
+        };
+        self.add("attempts", attempts);
+        // An attempt before the last one cannot exceed the column.
+        let is_bounded = row.has_last_attempt()
+            && row.max_attempts_column.is_none()
+            && row
+                .max_attempts
+                .is_some_and(|most| i64::from(most) <= column.largest);
+        let all_but_one = column.largest - 1;
+        self.add(
+            "attempts_before",
+            if is_bounded {
+                "{attempts}".to_owned()
+            } else {
+                format!("LEAST({{attempts}}, {all_but_one})")
+            },
+        );
+        let doubled = "power(2, LEAST(GREATEST({attempts} - 1, 0), 40))";
+        self.add("doubled", doubled);
+        self.add("attempt", "CAST({attempts} AS int4)");
+        let max = match row.max_attempts_column {
+            Some(most) => Some(format!("{}.{}", row.table, quoted(most.name))),
+            None => row.max_attempts.map(|most| most.to_string()),
+        };
+        let is_spent = match &max {
+            Some(_) => "{attempts} >= {max_attempts}",
             None => "false",
         };
         self.add("is_spent", is_spent);
-        let attempt = if row.attempts.is_some() {
-            "CAST({attempts} AS int4)"
-        } else {
-            "1"
-        };
-        self.add("attempt", attempt);
+        self.add("max_attempts", max.unwrap_or_default());
     }
 
     /// Adds a fragment, which can contain others. It replaces an earlier one with its name.
@@ -253,6 +239,22 @@ impl Fragments<'_> {
         self.add("selected", columns);
         self.add("is_claimable", self.is_claimable(which));
         self.add("limit", limit.to_string());
+    }
+
+    /// Leaves out the rows before `:position`. Rows that were ended stay in the index until a vacuum,
+    /// and every claim passes over them. There are many if a long transaction prevents the vacuum. A
+    /// worker therefore begins where its last claim ended.
+    pub(super) fn begin_at_position(&mut self, has_position: bool) {
+        if has_position {
+            let row = self.row;
+            let of = |source: &str| row.order_names(|name| format!("{source}.{}", quoted(name)));
+            self.add("order_columns", of(&row.table));
+            self.add("position_columns", of("advisory_position"));
+            self.add(
+                "from",
+                " AND ".to_owned() + include_str!("from_position.sql"),
+            );
+        }
     }
 
     /// Returns the text of a claim on the row that `rows` locks.

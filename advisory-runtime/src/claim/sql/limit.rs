@@ -12,7 +12,7 @@
 //! limit. A reservation reads the first rows in order and, if their values are at their limits, the
 //! first row of some other values. If it locks none, the next reservation reads more of both.
 
-use super::fragments::{Claimable, Fragments, order_of};
+use super::fragments::{Claimable, Fragments};
 use super::quoted;
 
 /// Precedes a reservation outside of a transaction. The claim needs a snapshot of its own.
@@ -53,8 +53,12 @@ impl Fragments<'_> {
         self.add("value", VALUE);
         self.add("value_limit", row.limit.to_string());
         let order = row.order_by(column);
-        self.add("order_columns", named(&order));
-        self.add("order_names", order_of(&by_name(&order)));
+        let columns = order.iter().enumerate();
+        let columns = columns.map(|(nth, [column, _])| format!("{column} AS order_{nth}"));
+        self.add("order_columns", columns.collect::<Vec<_>>().join(", "));
+        let names = order.iter().enumerate();
+        let names = names.map(|(nth, [_, direction])| format!("order_{nth}{direction}"));
+        self.add("order_names", names.collect::<Vec<_>>().join(", "));
         self.add("is_claimable", self.is_claimable(which));
         let pending = row.pending().map(|is| format!(" AND {is}"));
         self.add("and_pending", pending.collect::<String>());
@@ -86,18 +90,4 @@ impl Fragments<'_> {
             self.add(name, next);
         }
     }
-}
-
-/// Returns the columns of the order with aliases.
-fn named(order: &[[String; 2]]) -> String {
-    let columns = order.iter().enumerate();
-    let columns = columns.map(|(nth, [column, _])| format!("{column} AS order_{nth}"));
-    columns.collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the order by these aliases.
-fn by_name(order: &[[String; 2]]) -> Vec<[String; 2]> {
-    let columns = order.iter().enumerate();
-    let columns = columns.map(|(nth, [_, direction])| [format!("order_{nth}"), direction.clone()]);
-    columns.collect()
 }

@@ -1,7 +1,7 @@
 //! A type of row as a value, from which its statements are written. With a type parameter instead,
 //! the code that writes SQL would be compiled once for each type of row.
 
-use super::table;
+use super::{table, unqualified};
 use crate::claim::column_type::{HolderType, Time};
 use crate::claim::key::KeyColumns;
 use crate::claim::optional_column::{
@@ -82,6 +82,11 @@ impl RowType {
             && (self.max_attempts.is_some() || self.max_attempts_column.is_some())
     }
 
+    /// Returns the quoted name's last part, without quotes: the table without its schema.
+    pub(in crate::claim) fn table_name(&self) -> String {
+        unqualified(&self.table)
+    }
+
     /// Returns the conditions on rows that are not done for good.
     pub(super) fn pending(&self) -> impl Iterator<Item = &'static str> {
         let completed = self.completed.map(|_| "{completed} IS NULL");
@@ -94,5 +99,16 @@ impl RowType {
         let order = self.order.iter();
         let order = order.map(|[column, direction]| [of(column), (*direction).to_owned()]);
         order.collect()
+    }
+
+    /// Returns the columns of the order, each written by `of`.
+    pub(super) fn order_names(&self, of: impl Fn(&str) -> String) -> String {
+        let names: Vec<_> = self.order.iter().map(|[column, _]| of(column)).collect();
+        names.join(", ")
+    }
+
+    /// Returns `true` if rows in this order can be compared with a position.
+    pub(in crate::claim) fn is_ascending(&self) -> bool {
+        self.order.iter().all(|[_, direction]| direction.is_empty())
     }
 }

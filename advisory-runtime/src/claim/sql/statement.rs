@@ -71,8 +71,12 @@ impl<'a, Columns, N> Statement<'a, Columns, N> {
         self
     }
 
-    pub(in crate::claim) fn wanted(self, wanted: Wanted<'a>) -> Self {
-        Self { wanted, ..self }
+    pub(in crate::claim) fn wanted(mut self, wanted: Wanted<'a>) -> Self {
+        self.wanted = wanted;
+        match wanted.position {
+            Some(position) => self.with("position", Value::Text(position.into())),
+            None => self,
+        }
     }
 
     pub(in crate::claim) fn key(self, key: impl QueryFragment<Pg> + Send + Sync + 'a) -> Self {
@@ -168,8 +172,8 @@ impl<Columns, N> QueryFragment<Pg> for Statement<'_, Columns, N> {
         out.push_sql(self.text.first());
         for (name, sql) in self.text.values() {
             match name {
-                "conditions" => self.wanted.put_conditions(out.reborrow())?,
-                "changes" => put_changes(self.wanted.changes, out.reborrow())?,
+                "conditions" => put_each(self.wanted.conditions, " AND (", ")", out.reborrow())?,
+                "changes" => put_each(self.wanted.changes, ", ", "", out.reborrow())?,
                 name => {
                     for (_, value) in self.values.iter().filter(|(value, _)| *value == name) {
                         value.put(out.reborrow())?;
@@ -190,36 +194,25 @@ impl Value<'_> {
             Self::Number(number) => out.push_bind_param::<BigInt, _>(number),
             Self::Numbers(numbers) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(numbers),
             Self::Key(sql) | Self::Selection(sql) => sql.walk_ast(out),
-            Self::Changes(changes) => put_changes(std::slice::from_ref(changes), out),
+            Self::Changes(changes) => put_each(std::slice::from_ref(changes), ", ", "", out),
         }
     }
 }
 
-fn put_changes<'b>(changes: &'b [Fragment<'_>], mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-    for changes in changes {
-        if !changes.is_noop(&Pg)? {
-            out.push_sql(", ");
-            changes.walk_ast(out.reborrow())?;
+fn put_each<'b>(
+    fragments: &'b [Fragment<'_>],
+    before: &str,
+    after: &str,
+    mut out: AstPass<'_, 'b, Pg>,
+) -> QueryResult<()> {
+    for fragment in fragments {
+        if !fragment.is_noop(&Pg)? {
+            out.push_sql(before);
+            fragment.walk_ast(out.reborrow())?;
+            out.push_sql(after);
         }
     }
     Ok(())
-}
-
-impl Wanted<'_> {
-    fn put_conditions<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        if let Some(from) = self.from {
-            out.push_sql(" AND ");
-            from.walk_ast(out.reborrow())?;
-        }
-        for condition in self.conditions {
-            if !condition.is_noop(&Pg)? {
-                out.push_sql(" AND (");
-                condition.walk_ast(out.reborrow())?;
-                out.push_sql(")");
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<Columns, N> Query for Statement<'_, Columns, N> {

@@ -75,7 +75,8 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
             _ => ANSWER[0],
         };
         // Rows that arrive after the stop are released.
-        let is_stopped = is_ready(&mut stop).await;
+        let is_stopped = poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready()));
+        let is_stopped = is_stopped.await;
         if is_stopped && taken.is_ok() {
             return Ok(());
         }
@@ -85,7 +86,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
                     settings.tell(Event::Reconnected);
                 }
                 (is_first, backoff) = (false, BACKOFF);
-                if (has_come && !is_rest) || asked.from.is_some() {
+                if (has_come && !is_rest) || asked.position.is_some() {
                     continue;
                 }
                 if !has_come && settings.is_until_empty && is_alone && !passes_over {
@@ -165,9 +166,7 @@ fn wait<T: Claim, S: Source<T>>(
     for (claimed, kept) in claimed.into_iter().zip(kept) {
         // A suspect begins after all others.
         let is_suspect = claimed.has_expired_before() && last.is_none();
-        let place = shared
-            .room
-            .place(if is_suspect { suspect.take() } else { None });
+        let place = shared.room.place(suspect.take_if(|_| is_suspect));
         let row = Waiting {
             claimed,
             kept: ReleaseOnDrop::new(kept, place),
@@ -245,8 +244,4 @@ async fn until_woken<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sh
         }
     };
     drop(timeout(settings.poll, waiting).await);
-}
-
-async fn is_ready(stop: &mut Stop<'_>) -> bool {
-    poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await
 }

@@ -168,21 +168,18 @@ fn is_released<T: Claim>(on_err: End) -> bool {
 /// Returns the future's output, or the message of a panic in the future or its destructor.
 async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
     let mut future = DropCaught(Some(Box::pin(future)));
-    std::future::poll_fn(move |context| {
+    let result = std::future::poll_fn(|context| {
         let Some(running) = &mut future.0 else {
             return Poll::Pending;
         };
-        let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
-        let result = match polled {
-            Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(output)) => Ok(output),
-            Err(panic) => Err(message(&*panic)),
-        };
-        // The future must not be polled again after a panic.
-        let dropped = future.drop_caught();
-        Poll::Ready(result.and_then(|output| dropped.map(|()| output)))
-    })
-    .await
+        match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(message(&*panic))),
+        }
+    });
+    let result = result.await;
+    let dropped = future.drop_caught();
+    result.and_then(|output| dropped.map(|()| output))
 }
 
 /// Catches a panic in the destructor of a future.

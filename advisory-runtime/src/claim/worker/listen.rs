@@ -3,8 +3,7 @@
 
 use super::Settings;
 use crate::claim::mutex::locked;
-use crate::claim::sql::RowType;
-use crate::claim::sql::listen::{LISTEN, number};
+use crate::claim::sql::{LISTEN, RowType, number};
 use crate::claim::table::Claim;
 use crate::claim::{Error, Event};
 use crate::driver::Driver;
@@ -136,8 +135,13 @@ pub(super) async fn listen<T: Claim, P: Pool>(
     listener.has_come.notify_one();
     let _turn = listener.turn.lock().await;
     loop {
-        let opened = timeout(ANSWER, open(pool, &listener));
-        let opened = opened.await.map_err(PoolError::new);
+        let open = async {
+            let mut conn = pool.dedicated().await?;
+            let is_direct = listener.prepare(&mut conn, true).await?;
+            // A pooler would keep notifications from it.
+            Ok(is_direct.then_some(conn))
+        };
+        let opened = timeout(ANSWER, open).await.map_err(PoolError::new);
         match opened.map_err(Error::Pool).flatten() {
             Ok(Some(mut conn)) => {
                 if !wake_until_lost(&mut conn, &listener).await {
@@ -154,13 +158,6 @@ pub(super) async fn listen<T: Claim, P: Pool>(
         }
         sleep_until(Instant::now() + PAUSE).await;
     }
-}
-
-/// Opens a connection that listens. Returns `None` if a pooler would keep notifications from it.
-async fn open<P: Pool>(pool: &P, listener: &Listener) -> Result<Option<AsyncPgConnection>, Error> {
-    let mut conn = pool.dedicated().await?;
-    let is_direct = listener.prepare(&mut conn, true).await?;
-    Ok(is_direct.then_some(conn))
 }
 
 /// Wakes workers up until the connection is lost, and then returns `true`. Returns `false` if this

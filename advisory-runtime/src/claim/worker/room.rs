@@ -124,7 +124,7 @@ impl Pace {
 ///
 /// `ahead` rows are claimed in addition to those that run. They are claimed in two halves, so that
 /// one half is claimed while the other one runs and ends.
-pub(super) const fn wanted(
+pub(super) fn wanted(
     concurrency: usize,
     ahead: usize,
     held: usize,
@@ -144,8 +144,7 @@ pub(super) const fn wanted(
     if !is_due || !is_worth {
         return 0;
     }
-    let part = if all / 2 > idle { all / 2 } else { idle };
-    if free < part { free } else { part }
+    free.min(idle.max(all / 2))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The position in the order at which the claims of a worker begin.
 
 use crate::claim::optional_column::MaybePer;
-use crate::claim::sql::FromPosition;
+use crate::claim::sql::RowType;
 use crate::claim::table::Claim;
 use crate::claim::{Claimed, Error};
 use crate::error::is_connection_lost;
@@ -19,7 +19,7 @@ pub(crate) struct Asked {
     pub(super) limit: u32,
     /// Passes over rows with an expired claim.
     pub(super) is_fresh: bool,
-    pub(super) from: Option<FromPosition>,
+    pub(super) position: Option<String>,
     pub(super) asks_position: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Taken<T> {
 /// after the worker's time between polls.
 pub(super) struct Start {
     /// The position, and the time since which claims have not begun at the first row.
-    position: Option<(FromPosition, Instant)>,
+    position: Option<(String, Instant)>,
     poll: Duration,
     can_advance: bool,
     /// `true` if the last claim was slow and there may be more rows.
@@ -49,7 +49,7 @@ impl Start {
         Self {
             position: None,
             poll,
-            can_advance: T::Per::COLUMN.is_none() && FromPosition::is_possible::<T>(),
+            can_advance: T::Per::COLUMN.is_none() && RowType::of::<T>().is_ascending(),
             is_slow: false,
         }
     }
@@ -60,7 +60,7 @@ impl Start {
         Asked {
             limit,
             is_fresh,
-            from: self.position.as_ref().map(|(from, _)| from.clone()),
+            position: self.position.as_ref().map(|(position, _)| position.clone()),
             asks_position: self.can_advance && self.is_slow,
         }
     }
@@ -76,8 +76,7 @@ impl Start {
         match &taken {
             Ok(taken) if taken.may_be_more => {
                 self.is_slow = taken.is_slow;
-                let position = taken.position.clone().map(FromPosition::new::<T>);
-                let position = position.or_else(|| asked.from.clone());
+                let position = taken.position.clone().or_else(|| asked.position.clone());
                 let since = since.unwrap_or_else(Instant::now);
                 self.position = position.map(|position| (position, since));
             }
