@@ -72,7 +72,7 @@ impl<T: Claim> Next<'_, T, Blocking> {
         block_on(self.take_first(conn.pg()))
     }
 
-    /// Claims the first rows, at most `limit`, in no particular order.
+    /// Claims the first rows, at most `limit`, in their order.
     pub fn load<C: Connection>(self, conn: &mut C, limit: u32) -> Result<Vec<Claimed<T>>, Error> {
         block_on(self.take(conn.pg(), limit))
     }

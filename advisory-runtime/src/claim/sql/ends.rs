@@ -101,7 +101,6 @@ const fn kind(end: End) -> u8 {
 
 const DELETE: u8 = 1 << kind(End::Delete);
 
-/// Returns the ends of these kinds.
 fn ends_of(kinds: u8) -> impl Iterator<Item = (End, &'static str)> {
     debug_assert!(
         kinds >> ENDS.len() == 0,
@@ -130,7 +129,6 @@ fn values_of(kinds: u8) -> [&'static str; 2] {
 const IS_HELD: &str = " AND {by} = {claim_holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) \
      AND (SELECT {is_durable} AND set_config('lock_timeout', '{lock_timeout}ms', true) IS NOT NULL)";
 
-/// The time of another attempt.
 const LATER: &str = "{run_at_open}clock_timestamp() + (COALESCE(CAST(advisory_claim.pause AS float8), {backoff}) \
      * CAST('1 ms' AS interval)){run_at_close}";
 const MESSAGE: &str = "{error_column} = COALESCE(advisory_claim.message, {error})";
