@@ -53,10 +53,8 @@ pub(crate) fn joined(items: impl IntoIterator<Item = impl Display>, separator: &
 /// `` `booking`, `room` ``: names from outside of this program.
 pub(crate) fn in_backticks(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let names = names.into_iter();
-    joined(
-        names.map(|name| format!("`{}`", one_line(name.as_ref()))),
-        ", ",
-    )
+    let names = names.map(|name| format!("`{}`", one_line(name.as_ref())));
+    joined(names, ", ")
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -256,10 +256,8 @@ impl Guarded<'_> {
             if self.columns.contains(&range) || !are_apart(client, name, &list, &range).await? {
                 continue;
             }
-            let equal = joined(
-                self.columns.iter().map(|column| format!("{column} WITH =")),
-                ", ",
-            );
+            let equal = self.columns.iter();
+            let equal = joined(equal.map(|column| format!("{column} WITH =")), ", ");
             let mut notes = vec![
                 "CREATE EXTENSION IF NOT EXISTS btree_gist;".to_owned(),
                 format!("ALTER TABLE {name} ADD EXCLUDE USING gist ({equal}, {range} WITH &&);"),

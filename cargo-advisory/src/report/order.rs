@@ -53,11 +53,8 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     }
     draw(&mut text, &graph);
     text.push_str("<ul>\n");
-    let name = |number: usize| {
-        graph
-            .end(number)
-            .map_or_else(String::new, |end| code(&end.lock))
-    };
+    let name = |number| graph.end(number).map(|end| code(&end.lock));
+    let name = |number| name(number).unwrap_or_default();
     for arrow in &graph.arrows {
         let (class, part) = if arrow.is_red {
             (" class=\"bad\"", ", part of a circle")
