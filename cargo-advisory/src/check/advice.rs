@@ -239,10 +239,8 @@ impl Guarded<'_> {
             } else {
                 "columns:"
             };
-            notes.insert(
-                0,
-                format!("it compares no rows with NULL in one of these {what}"),
-            );
+            let note = format!("it compares no rows with NULL in one of these {what}");
+            notes.insert(0, note);
         }
         notes
     }

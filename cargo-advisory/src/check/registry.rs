@@ -74,10 +74,10 @@ impl<R> Kind<R> {
             let at = old.iter().position(|(other, _)| (self.path)(other) == path);
             let (message, notes) = match at.map(|at| old.remove(at)) {
                 None => (format!("`{shown}` lacks the {name} {path}"), Vec::new()),
-                Some((_, before)) => (
-                    format!("the {name} {path} has changed since `{shown}`"),
-                    changes(&before, &now),
-                ),
+                Some((_, before)) => {
+                    let message = format!("the {name} {path} has changed since `{shown}`");
+                    (message, changes(&before, &now))
+                }
             };
             findings.push(finding(message, (self.place)(record, None), notes));
         }

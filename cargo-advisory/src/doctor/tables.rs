@@ -37,10 +37,8 @@ impl Server<'_> {
         };
         let role = identifier(&self.facts.role);
         let row_security = if filtered.is_empty() {
-            fine(
-                "row_security",
-                "no policy hides rows of these tables from this role",
-            )
+            let what = "no policy hides rows of these tables from this role";
+            fine("row_security", what)
         } else {
             let message = format!(
                 "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it,                  and a job is never claimed",
@@ -56,10 +54,8 @@ impl Server<'_> {
             Diagnosis::new("row_security", Level::Problem, message).fixes(fixes)
         };
         let unlogged_tables = if unlogged.is_empty() {
-            fine(
-                "unlogged_tables",
-                "these tables keep their rows after a crash",
-            )
+            let what = "these tables keep their rows after a crash";
+            fine("unlogged_tables", what)
         } else {
             let message = format!(
                 "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and                  jobs are gone",
