@@ -75,10 +75,8 @@ mod tests {
 
     #[test]
     fn what_others_wrote_steers_no_terminal() {
-        assert_eq!(
-            one_line("\u{1b}[2Jrm\n\t -rf\u{9b}31m \u{202e}gnirts\u{7f}"),
-            "[2Jrm -rf 31m gnirts"
-        );
+        let steering = "\u{1b}[2Jrm\n\t -rf\u{9b}31m \u{202e}gnirts\u{7f}";
+        assert_eq!(one_line(steering), "[2Jrm -rf 31m gnirts");
         assert_eq!(one_line("naïve 日本"), "naïve 日本");
         assert_eq!(printable("a  b\n\u{9b}31m\u{202e}日本"), "a  b\n 31m 日本");
     }

@@ -122,20 +122,16 @@ async fn of_table(
         is_partitioned: own.is_partitioned,
     };
     let indexes = indexes(client, own).await?;
-    if let Some(found) = guarded.said_already(&indexes) {
-        return Ok(Some(found));
-    }
+    let mut found = guarded.said_already(&indexes);
     // A unique index on a partitioned table needs the columns of the partitions, and many servers
     // have no exclusion constraint on one.
-    if !own.is_partitioned {
-        if let Some(found) = guarded.could_be_unique(client, &indexes).await? {
-            return Ok(Some(found));
-        }
-        if let Some(found) = guarded.could_exclude(client).await? {
-            return Ok(Some(found));
+    if found.is_none() && !own.is_partitioned {
+        found = guarded.could_be_unique(client, &indexes).await?;
+        if found.is_none() {
+            found = guarded.could_exclude(client).await?;
         }
     }
-    Ok(guarded.lacks_index(&indexes))
+    Ok(found.or_else(|| guarded.lacks_index(&indexes)))
 }
 
 impl Guarded<'_> {

@@ -218,15 +218,11 @@ mod tests {
         assert!(compare_claims(&program, &moved, file).is_empty());
         let changed = inventory(site(8, "1.0.1", "shared"), claim(8, "1.0.1", "post"));
         let sites = compare_sites(&program, &changed, file);
-        assert_eq!(
-            notes(&sites),
-            [["- `mode`: \"shared\"", "+ `mode`: \"exclusive\""]]
-        );
+        let modes = ["- `mode`: \"shared\"", "+ `mode`: \"exclusive\""];
+        assert_eq!(notes(&sites), [modes]);
         let claims = compare_claims(&program, &changed, file);
-        assert_eq!(
-            notes(&claims),
-            [["- `table`: \"post\"", "+ `table`: \"mail\""]]
-        );
+        let tables = ["- `table`: \"post\"", "+ `table`: \"mail\""];
+        assert_eq!(notes(&claims), [tables]);
     }
 
     #[test]
