@@ -88,11 +88,10 @@ impl Arguments {
             Some(State::Running | State::Expired) => "release",
             _ => return text,
         };
+        let (table, row) = (shell_word(&table.label), shell_word(&self.row));
         let _ = writeln!(
             text,
-            "{KEY}cargo advisory claim {act} --table {} {}{KEY:#}",
-            shell_word(&table.label),
-            shell_word(&self.row)
+            "{KEY}cargo advisory claim {act} --table {table} {row}{KEY:#}"
         );
         text
     }

@@ -41,7 +41,8 @@ impl Server<'_> {
             fine("row_security", what)
         } else {
             let message = format!(
-                "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it,                  and a job is never claimed",
+                "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it, \
+                 and a job is never claimed",
                 self.facts.role,
                 in_backticks(&filtered)
             );
@@ -58,7 +59,8 @@ impl Server<'_> {
             fine("unlogged_tables", what)
         } else {
             let message = format!(
-                "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and                  jobs are gone",
+                "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and \
+                 jobs are gone",
                 in_backticks(&unlogged),
                 if unlogged.len() == 1 { "is" } else { "are" }
             );
