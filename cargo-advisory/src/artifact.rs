@@ -135,21 +135,16 @@ mod tests {
         };
         let inventory = found.sorted();
         for site in &inventory.sites {
-            assert_eq!(
-                Record::find_all(site.encode().as_bytes()),
-                Ok(vec![site.clone()])
-            );
+            let read = Record::find_all(site.encode().as_bytes());
+            assert_eq!(read, Ok(vec![site.clone()]));
             for key in keys(site) {
                 let _ = (key.number(), key.pair(), key.space(), key.is_fixed());
             }
             assert!(!path(site).contains(char::is_control));
         }
         for claim in &inventory.claims {
-            let encoded = claim.encode();
-            assert_eq!(
-                ClaimRecord::find_all(encoded.as_bytes()),
-                Ok(vec![claim.clone()])
-            );
+            let read = ClaimRecord::find_all(claim.encode().as_bytes());
+            assert_eq!(read, Ok(vec![claim.clone()]));
             assert!(!claim_path(claim).contains(char::is_control));
         }
         drop((inventory.summary(), site_collisions(&inventory.sites)));

@@ -110,11 +110,7 @@ fn only(tables: &[JobTable]) -> Result<&JobTable> {
     if let [table] = tables {
         return Ok(table);
     }
-    let names = tables
-        .iter()
-        .map(|table| format!("`--table {}`", table.label()));
-    bail!(
-        "the program claims several tables: write {}",
-        joined(names, " or ")
-    )
+    let names = tables.iter().map(JobTable::label);
+    let names = joined(names.map(|name| format!("`--table {name}`")), " or ");
+    bail!("the program claims several tables: write {names}")
 }

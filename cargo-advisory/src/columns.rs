@@ -159,10 +159,8 @@ mod tests {
 
     #[test]
     fn cells_are_cut_after_separators() {
-        assert_eq!(
-            wrap("src/booking_repository.rs:23", 20),
-            ["src/booking_", "repository.rs:23"]
-        );
+        let lines = ["src/booking_", "repository.rs:23"];
+        assert_eq!(wrap("src/booking_repository.rs:23", 20), lines);
         assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(wrap("", 4), [""]);
     }

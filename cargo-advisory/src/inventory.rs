@@ -103,10 +103,8 @@ impl Key<'_> {
         match self.known.as_ref()? {
             LockedKey::IntInt(first, second) => Some([*first, *second]),
             known @ LockedKey::IntPattern(first, _) => {
-                let second = self
-                    .derivation
-                    .and_then(|derivation| known.pair(derivation));
-                Some([Some(*first), second.map(|(_, second)| second)])
+                let pair = self.derivation.and_then(|by| known.pair(by));
+                Some([Some(*first), pair.map(|(_, second)| second)])
             }
             LockedKey::BigInt(_) | LockedKey::Pattern(_) => None,
         }

@@ -193,9 +193,8 @@ impl JobTable {
     pub(crate) fn pending(&self) -> Vec<String> {
         let ends = ["completed_at", "failed_at"].iter();
         let columns = ends.filter_map(|argument| self.column(argument));
-        columns
-            .map(|column| format!("{} IS NULL", quoted(column)))
-            .collect()
+        let conditions = columns.map(|column| quoted(column) + " IS NULL");
+        conditions.collect()
     }
 }
 

@@ -82,10 +82,8 @@ impl Arguments {
         let plain: Option<i64> = text.parse().ok();
         let tools = plain.map(|number| well_known::tools(number.into(), self.database.as_deref()));
         let tools = tools.unwrap_or_default();
-        self.answer.write(
-            |_| table(text, plain, &tools),
-            || as_json(text, plain, &tools),
-        )?;
+        let table = |_| table(text, plain, &tools);
+        self.answer.write(table, || as_json(text, plain, &tools))?;
         Ok(true)
     }
 }

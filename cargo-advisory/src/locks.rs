@@ -225,9 +225,8 @@ impl View<'_> {
             let locks = &selected.locks.locks;
             let is_old = |at: &usize| age::holders_of(&locks[*at]).any(|it| held.contains(&it));
             let unknown = selected.unknown.clone();
-            selected
-                .wanted
-                .retain(|at| !unknown.contains(at) || is_old(at));
+            let wanted = &mut selected.wanted;
+            wanted.retain(|at| !unknown.contains(at) || is_old(at));
             selected.unknown.retain(is_old);
         }
         Ok(selected)
@@ -362,12 +361,8 @@ fn frame(picture: &str, every: Duration) -> String {
     let columns = screen::width(None).unwrap_or(usize::MAX);
     let mut lines: Vec<String> = picture.lines().map(str::to_owned).collect();
     // A command can be wider than the terminal, which then continues it in the next line.
-    let of_all = |lines: &[String]| -> usize {
-        let heights = lines
-            .iter()
-            .map(|line| display_width::height(line, columns));
-        heights.sum()
-    };
+    let height_of = |line: &String| display_width::height(line, columns);
+    let of_all = |lines: &[String]| -> usize { lines.iter().map(height_of).sum() };
     // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);
     if of_all(&lines) > room {

@@ -218,11 +218,9 @@ fn by_key(inventory: &Inventory) -> Vec<Lock<'_>> {
 impl Lock<'_> {
     /// The component that has its card: the one that declares it, or else that of its first site.
     fn component(&self) -> &str {
-        let mut sites = self.sites.iter();
-        let declared = sites.find(|site| site.kind == "struct");
-        declared
-            .or(self.sites.first())
-            .map_or("", |site| component(site))
+        let declared = self.sites.iter().find(|site| site.kind == "struct");
+        let site = declared.or(self.sites.first());
+        site.map_or("", |site| component(site))
     }
 
     fn id(&self) -> String {

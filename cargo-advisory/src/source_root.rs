@@ -46,9 +46,8 @@ impl SourceRoot {
             None => env::current_dir().unwrap_or_default(),
         };
         let workspace = canonical(workspace);
-        let root = workspace
-            .ancestors()
-            .find(|folder| folder.join(".git").exists());
+        let mut above = workspace.ancestors();
+        let root = above.find(|folder| folder.join(".git").exists());
         let packages = metadata["packages"].as_array().into_iter().flatten();
         let folder = |package: &Value| {
             let manifest = Path::new(package["manifest_path"].as_str()?);

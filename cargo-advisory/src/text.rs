@@ -53,10 +53,8 @@ pub(crate) fn joined(items: impl IntoIterator<Item = impl Display>, separator: &
 /// `` `booking`, `room` ``: names from outside of this program.
 pub(crate) fn in_backticks(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let names = names.into_iter();
-    joined(
-        names.map(|name| format!("`{}`", one_line(name.as_ref()))),
-        ", ",
-    )
+    let names = names.map(|name| format!("`{}`", one_line(name.as_ref())));
+    joined(names, ", ")
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -77,10 +75,8 @@ mod tests {
 
     #[test]
     fn what_others_wrote_steers_no_terminal() {
-        assert_eq!(
-            one_line("\u{1b}[2Jrm\n\t -rf\u{9b}31m \u{202e}gnirts\u{7f}"),
-            "[2Jrm -rf 31m gnirts"
-        );
+        let steering = "\u{1b}[2Jrm\n\t -rf\u{9b}31m \u{202e}gnirts\u{7f}";
+        assert_eq!(one_line(steering), "[2Jrm -rf 31m gnirts");
         assert_eq!(one_line("naïve 日本"), "naïve 日本");
         assert_eq!(printable("a  b\n\u{9b}31m\u{202e}日本"), "a  b\n 31m 日本");
     }

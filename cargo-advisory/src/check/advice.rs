@@ -122,20 +122,16 @@ async fn of_table(
         is_partitioned: own.is_partitioned,
     };
     let indexes = indexes(client, own).await?;
-    if let Some(found) = guarded.said_already(&indexes) {
-        return Ok(Some(found));
-    }
+    let mut found = guarded.said_already(&indexes);
     // A unique index on a partitioned table needs the columns of the partitions, and many servers
     // have no exclusion constraint on one.
-    if !own.is_partitioned {
-        if let Some(found) = guarded.could_be_unique(client, &indexes).await? {
-            return Ok(Some(found));
-        }
-        if let Some(found) = guarded.could_exclude(client).await? {
-            return Ok(Some(found));
+    if found.is_none() && !own.is_partitioned {
+        found = guarded.could_be_unique(client, &indexes).await?;
+        if found.is_none() {
+            found = guarded.could_exclude(client).await?;
         }
     }
-    Ok(guarded.lacks_index(&indexes))
+    Ok(found.or_else(|| guarded.lacks_index(&indexes)))
 }
 
 impl Guarded<'_> {
@@ -239,10 +235,8 @@ impl Guarded<'_> {
             } else {
                 "columns:"
             };
-            notes.insert(
-                0,
-                format!("it compares no rows with NULL in one of these {what}"),
-            );
+            let note = format!("it compares no rows with NULL in one of these {what}");
+            notes.insert(0, note);
         }
         notes
     }
@@ -256,10 +250,8 @@ impl Guarded<'_> {
             if self.columns.contains(&range) || !are_apart(client, name, &list, &range).await? {
                 continue;
             }
-            let equal = joined(
-                self.columns.iter().map(|column| format!("{column} WITH =")),
-                ", ",
-            );
+            let equal = self.columns.iter();
+            let equal = joined(equal.map(|column| format!("{column} WITH =")), ", ");
             let mut notes = vec![
                 "CREATE EXTENSION IF NOT EXISTS btree_gist;".to_owned(),
                 format!("ALTER TABLE {name} ADD EXCLUDE USING gist ({equal}, {range} WITH &&);"),

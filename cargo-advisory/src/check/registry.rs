@@ -74,10 +74,10 @@ impl<R> Kind<R> {
             let at = old.iter().position(|(other, _)| (self.path)(other) == path);
             let (message, notes) = match at.map(|at| old.remove(at)) {
                 None => (format!("`{shown}` lacks the {name} {path}"), Vec::new()),
-                Some((_, before)) => (
-                    format!("the {name} {path} has changed since `{shown}`"),
-                    changes(&before, &now),
-                ),
+                Some((_, before)) => {
+                    let message = format!("the {name} {path} has changed since `{shown}`");
+                    (message, changes(&before, &now))
+                }
             };
             findings.push(finding(message, (self.place)(record, None), notes));
         }
@@ -218,15 +218,11 @@ mod tests {
         assert!(compare_claims(&program, &moved, file).is_empty());
         let changed = inventory(site(8, "1.0.1", "shared"), claim(8, "1.0.1", "post"));
         let sites = compare_sites(&program, &changed, file);
-        assert_eq!(
-            notes(&sites),
-            [["- `mode`: \"shared\"", "+ `mode`: \"exclusive\""]]
-        );
+        let modes = ["- `mode`: \"shared\"", "+ `mode`: \"exclusive\""];
+        assert_eq!(notes(&sites), [modes]);
         let claims = compare_claims(&program, &changed, file);
-        assert_eq!(
-            notes(&claims),
-            [["- `table`: \"post\"", "+ `table`: \"mail\""]]
-        );
+        let tables = ["- `table`: \"post\"", "+ `table`: \"mail\""];
+        assert_eq!(notes(&claims), [tables]);
     }
 
     #[test]

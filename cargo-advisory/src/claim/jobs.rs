@@ -51,13 +51,10 @@ pub(super) async fn write(
     const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '50s'";
     let written = async {
         client.batch_execute(BEGIN).await?;
-        let rows = client
-            .execute_typed(&qualify(statement), &typed(binds))
-            .await?;
-        let notify = qualify(NOTIFY);
-        client
-            .execute_typed(&notify, &typed(&[table.to_owned()]))
-            .await?;
+        let (statement, notify) = (qualify(statement), qualify(NOTIFY));
+        let rows = client.execute_typed(&statement, &typed(binds)).await?;
+        let table = [table.to_owned()];
+        client.execute_typed(&notify, &typed(&table)).await?;
         client.batch_execute("COMMIT").await?;
         Ok::<_, Error>(rows)
     };

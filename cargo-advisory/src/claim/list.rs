@@ -413,9 +413,6 @@ fn millis(seconds: f64) -> i64 {
 
 /// The rows in a sentence: ``1 failed row of `mail` ``.
 pub(super) fn rows_of(count: usize, states: &str, table: &Resolved) -> String {
-    format!(
-        "{} of `{}`",
-        plural(count, &format!("{states} row")),
-        table.label
-    )
+    let rows = plural(count, &format!("{states} row"));
+    format!("{rows} of `{}`", table.label)
 }

@@ -100,10 +100,8 @@ impl Resolved {
             }
         }
         // Other columns that the table lacks are not used.
-        table
-            .claim
-            .columns
-            .retain(|(_, column)| types.contains_key(column));
+        let used = &mut table.claim.columns;
+        used.retain(|(_, column)| types.contains_key(column));
         Ok(Self {
             table,
             label,

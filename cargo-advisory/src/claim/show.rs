@@ -41,11 +41,7 @@ impl Arguments {
             rows.sql()
         );
         let found = read(client, &query, &rows.binds, |row| {
-            Ok((
-                row.try_get("state")?,
-                row.try_get("age")?,
-                row.try_get("row")?,
-            ))
+            Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         });
         let found: Vec<(String, _, String)> = found.await?.map_err(Failure::Input)?;
         let label = &table.label;
@@ -92,11 +88,10 @@ impl Arguments {
             Some(State::Running | State::Expired) => "release",
             _ => return text,
         };
+        let (table, row) = (shell_word(&table.label), shell_word(&self.row));
         let _ = writeln!(
             text,
-            "{KEY}cargo advisory claim {act} --table {} {}{KEY:#}",
-            shell_word(&table.label),
-            shell_word(&self.row)
+            "{KEY}cargo advisory claim {act} --table {table} {row}{KEY:#}"
         );
         text
     }

@@ -185,10 +185,8 @@ mod tests {
         let mut config = Config::new();
         set("target_session_attrs", "standby").apply(&mut config);
         set("keepalives_count", "3").apply(&mut config);
-        assert_eq!(
-            config.get_target_session_attrs(),
-            TargetSessionAttrs::ReadOnly
-        );
+        let server = config.get_target_session_attrs();
+        assert_eq!(server, TargetSessionAttrs::ReadOnly);
         assert_eq!(config.get_keepalives_retries(), Some(3));
     }
 

@@ -285,10 +285,8 @@ mod tests {
         }
         let address = "host=h password=a@b@c dbname=shop";
         let config: Config = address.parse().unwrap();
-        assert_eq!(
-            description(address, &config),
-            "the database `shop` at `h:5432`"
-        );
+        let named = "the database `shop` at `h:5432`";
+        assert_eq!(description(address, &config), named);
         for (address, why) in [
             ("password=my secretword=1", "unknown option"),
             ("postgres://me:p@ss?secretword=x@h/db", "unknown option"),

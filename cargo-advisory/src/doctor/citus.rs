@@ -85,10 +85,8 @@ fn management(name: &str, kind: &str, foreign_keys: Vec<String>) -> Managed {
         }
         _ => "a local table that Citus manages",
     };
-    (
-        kind,
-        vec![format!("SELECT undistribute_table({});", literal(name))],
-    )
+    let fix = format!("SELECT undistribute_table({});", literal(name));
+    (kind, vec![fix])
 }
 
 #[cfg(test)]

@@ -143,9 +143,8 @@ impl Server<'_> {
         let name = "lock_table";
         let capacity = capacity(&self.facts);
         let used = rows(self.client, USED).await?;
-        let used: u64 = cell(&used, 0)
-            .and_then(|used| used.parse().ok())
-            .unwrap_or_default();
+        let used = cell(&used, 0).and_then(|used| used.parse().ok());
+        let used: u64 = used.unwrap_or_default();
         let left = capacity.saturating_sub(used);
         let mut message = format!(
             "{used} of {capacity} locks are in use, one for each key of a call; all sessions of the server share the remaining {left}"

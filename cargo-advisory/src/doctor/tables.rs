@@ -37,13 +37,12 @@ impl Server<'_> {
         };
         let role = identifier(&self.facts.role);
         let row_security = if filtered.is_empty() {
-            fine(
-                "row_security",
-                "no policy hides rows of these tables from this role",
-            )
+            let what = "no policy hides rows of these tables from this role";
+            fine("row_security", what)
         } else {
             let message = format!(
-                "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it,                  and a job is never claimed",
+                "role `{}` sees only the rows of {} that a policy shows it, and no error: a lease that it does not see is not held for it, \
+                 and a job is never claimed",
                 self.facts.role,
                 in_backticks(&filtered)
             );
@@ -56,13 +55,12 @@ impl Server<'_> {
             Diagnosis::new("row_security", Level::Problem, message).fixes(fixes)
         };
         let unlogged_tables = if unlogged.is_empty() {
-            fine(
-                "unlogged_tables",
-                "these tables keep their rows after a crash",
-            )
+            let what = "these tables keep their rows after a crash";
+            fine("unlogged_tables", what)
         } else {
             let message = format!(
-                "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and                  jobs are gone",
+                "{} {} UNLOGGED, so empty after a crash of the server and on a standby: every lease is free while its holder still works, and \
+                 jobs are gone",
                 in_backticks(&unlogged),
                 if unlogged.len() == 1 { "is" } else { "are" }
             );

@@ -117,10 +117,8 @@ impl Arguments {
                 }
             })?;
         }
-        self.answer.write(
-            |_| answer(number, &found, tried, has_steps),
-            || as_json(number, &found, tried),
-        )?;
+        let text = |_| answer(number, &found, tried, has_steps);
+        self.answer.write(text, || as_json(number, &found, tried))?;
         Ok(!found.is_empty())
     }
 }

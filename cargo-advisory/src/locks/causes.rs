@@ -102,11 +102,8 @@ fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
     // A prepared transaction that holds an advisory lock has a name.
     if roots.contains(&Root::Prepared(None)) {
         let is_seen = |lock: &&Lock| lock.waiters.iter().any(|it| seen.contains(&it.pid));
-        let holders = locks
-            .locks
-            .iter()
-            .filter(is_seen)
-            .flat_map(|it| &it.holders);
+        let held = locks.locks.iter().filter(is_seen);
+        let holders = held.flat_map(|lock| &lock.holders);
         let named = holders.filter_map(|holder| match &holder.id {
             HolderId::Prepared { gid, .. } => Some(Root::Prepared(Some(gid.clone()))),
             _ => None,

@@ -23,10 +23,8 @@ const HOLDERS: usize = 3;
 
 pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     let mut text = language_note(waits).map_or_else(String::new, |said| format!("{said}\n\n"));
-    let rows = ordered(waits)
-        .into_iter()
-        .map(|(lock, of_it)| row(waits, *lock, of_it));
-    let rows: Vec<[String; 8]> = rows.collect();
+    let locks = ordered(waits).into_iter();
+    let rows: Vec<_> = locks.map(|(lock, it)| row(waits, *lock, it)).collect();
     text.push_str(&COLUMNS.draw(&rows, width));
     if !rows.is_empty() {
         text.push('\n');

@@ -10,9 +10,8 @@ use crate::locks::{key_json, millis, name_json};
 pub(super) fn write(waits: &Waits) -> String {
     let locks = ordered(waits).into_iter().map(|(lock, of_it)| {
         let mut value = key_json(lock.key);
-        let holders = of_it
-            .holders
-            .iter()
+        let holders = of_it.holders.iter();
+        let holders = holders
             .map(|(pid, count)| json!({ "pid": pid, "who": waits.who(*pid), "waits": count }));
         let more = json!({
             "database": of_it.database,

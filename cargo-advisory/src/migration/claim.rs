@@ -60,9 +60,7 @@ impl Arguments {
                 "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
             );
         }
-        JobTable::of_inventory(
-            &self.artifacts.inventory(false)?.claims,
-            self.table.as_deref(),
-        )
+        let inventory = self.artifacts.inventory(false)?;
+        JobTable::of_inventory(&inventory.claims, self.table.as_deref())
     }
 }

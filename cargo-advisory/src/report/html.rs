@@ -40,15 +40,11 @@ mod tests {
 
     #[test]
     fn no_text_is_markup() {
-        assert_eq!(
-            escaped("<a href='x'>&\"</a>"),
-            "&lt;a href=&#39;x&#39;&gt;&amp;&quot;&lt;/a&gt;"
-        );
+        let link = "&lt;a href=&#39;x&#39;&gt;&amp;&quot;&lt;/a&gt;";
+        assert_eq!(escaped("<a href='x'>&\"</a>"), link);
         assert_eq!(code("<id>"), "<code>&lt;id&gt;</code>");
-        assert_eq!(
-            with_code("write `<b>` now"),
-            "write <code>&lt;b&gt;</code> now"
-        );
+        let write = "write <code>&lt;b&gt;</code> now";
+        assert_eq!(with_code("write `<b>` now"), write);
         assert_ne!(id("a b"), id("a-b"));
         assert!(!escaped("\u{202e}x").contains('\u{202e}'));
     }

@@ -53,11 +53,8 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     }
     draw(&mut text, &graph);
     text.push_str("<ul>\n");
-    let name = |number: usize| {
-        graph
-            .end(number)
-            .map_or_else(String::new, |end| code(&end.lock))
-    };
+    let name = |number| graph.end(number).map(|end| code(&end.lock));
+    let name = |number| name(number).unwrap_or_default();
     for arrow in &graph.arrows {
         let (class, part) = if arrow.is_red {
             (" class=\"bad\"", ", part of a circle")
@@ -156,10 +153,8 @@ fn draw_circle(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
     let center = (radius + half_width + MARGIN, radius + half_height + MARGIN);
     let angle = |nth: f64| 2.0 * PI * nth / count - PI / 2.0;
     let at = |angle: f64| {
-        (
-            center.0 + radius * angle.cos(),
-            center.1 + radius * angle.sin(),
-        )
+        let (x, y) = (radius * angle.cos(), radius * angle.sin());
+        (center.0 + x, center.1 + y)
     };
     let (width, height) = (2.0 * center.0, 2.0 * center.1);
     let words = joined(names.iter().map(|end| &end.lock), ", then ");
