@@ -31,9 +31,9 @@ pub(crate) use keeper::Task;
 pub(crate) use keeper::{HeldRow, Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::{Reach, Step, StepOn, Times, may_stick};
+pub(crate) use reach::{Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
-pub(crate) use reach::{first_answer, unanswered};
+pub(crate) use reach::{StepOn, first_answer, unanswered};
 pub(crate) use watch::{unless, watch};
 
 use crate::driver::{Driver, depth};
@@ -95,17 +95,21 @@ impl Inside {
     }
 }
 
+/// Why a step is not sent on a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unusable {
+    /// A transaction is open, which could undo the step.
+    InTransaction,
+    /// The connection is closed.
+    Broken,
+}
+
 /// Refuses a transaction, which could undo the step, unless it is a test's; and a closed connection.
-pub(crate) fn require_no_transaction<D: Driver, N, E>(
-    conn: &mut D,
-    name: impl FnOnce() -> N,
-    in_transaction: fn(N) -> E,
-    broken: fn(N) -> E,
-) -> Result<(), E> {
+pub(crate) fn require_no_transaction<D: Driver>(conn: &mut D) -> Result<(), Unusable> {
     match depth(conn) {
         Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
-        Ok(Some(_)) => Err(in_transaction(name())),
-        _ => Err(broken(name())),
+        Ok(Some(_)) => Err(Unusable::InTransaction),
+        _ => Err(Unusable::Broken),
     }
 }
 

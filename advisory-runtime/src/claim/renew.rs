@@ -6,7 +6,7 @@ use super::conflicts::load;
 use super::sql::{Form, Statement};
 use super::table::Claim;
 use crate::driver::Queries;
-use crate::rows::{Sent, require_no_transaction};
+use crate::rows::{Sent, Unusable, require_no_transaction};
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{Interval, Nullable};
 use std::time::Duration;
@@ -72,7 +72,11 @@ pub(super) fn require_renewable<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
 ) -> Result<(), Error> {
-    let in_transaction = |claim| Error::InTransaction { claim };
-    let broken = |claim| Error::BrokenConnection { claim };
-    require_no_transaction(conn, || job.name(), in_transaction, broken)
+    require_no_transaction(conn).map_err(|unusable| {
+        let claim = job.name();
+        match unusable {
+            Unusable::InTransaction => Error::InTransaction { claim },
+            Unusable::Broken => Error::BrokenConnection { claim },
+        }
+    })
 }

@@ -142,7 +142,7 @@ impl<T: Claim> HeldRow for Claimed<T> {
     type Shown = Self;
 
     fn hold(&self) -> &Hold {
-        self.hold()
+        Claimed::hold(self)
     }
 
     fn every(&self) -> Duration {
@@ -154,7 +154,7 @@ impl<T: Claim> HeldRow for Claimed<T> {
     }
 
     fn observer(&self) -> Option<&Observer<Self, Error>> {
-        self.observer()
+        Claimed::observer(self)
     }
 
     fn shown_end(end: &ClaimEnd) -> End {

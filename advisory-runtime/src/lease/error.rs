@@ -235,6 +235,18 @@ product_error!(Error);
 
 /// The key that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
 /// it.
+///
+/// ```
+/// use advisory_runtime::lease::{BusyKey, Error};
+///
+/// /// The key to ask about.
+/// fn busy(error: &Error) -> Option<&BusyKey> {
+///     match error {
+///         Error::Held { busy, .. } => Some(busy),
+///         _ => None,
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct BusyKey(pub(crate) Box<(Table, [u8; 32])>);
 

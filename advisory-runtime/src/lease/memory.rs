@@ -12,6 +12,15 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// A table of leases in memory; see [`Leases::in_memory`]. A clone is the same table.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::lease::{InMemory, Leases};
+///
+/// let leases: Leases<InMemory> = Leases::in_memory();
+/// let same = leases.clone();
+/// ```
 #[derive(Clone, Debug)]
 pub struct InMemory {
     table: Arc<Mutex<Entries>>,
@@ -198,12 +207,14 @@ impl Store for InMemory {
         let key_hash = request.key_hash;
         let mut rows = self.entries();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
-            let (remaining, lock_timeout) = (entry.remaining(), None);
+            let left = entry.remaining();
             return Ok(Err(if entry.is_kept {
-                Refusal::Done { remaining }
+                Refusal::Done { remaining: left }
             } else {
-                let left = remaining;
-                Refusal::Held { left, lock_timeout }
+                Refusal::Held {
+                    left,
+                    lock_timeout: None,
+                }
             }));
         }
         rows.granted += 1;

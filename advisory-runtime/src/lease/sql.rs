@@ -84,8 +84,8 @@ pub(super) struct Texts {
     pub(super) full_name: Arc<str>,
     /// Tells its grants' advisory locks from those of other tables.
     pub(super) grant_lock: i64,
-    /// First those of grants for a server that has no timeline, or does not tell it, and for a test's
-    /// transaction, which must not lock the table.
+    /// First those for a server that has no timeline, or does not tell it, and for a test's
+    /// transaction, which must not lock the table; then those for all others.
     statements: [[OnceLock<Box<str>>; FORMS]; 2],
 }
 

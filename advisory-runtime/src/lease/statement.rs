@@ -4,7 +4,7 @@ use super::sql::{Form, IS_STANDBY};
 use super::{Error, Table};
 use crate::driver::{Driver, Queries};
 use crate::error::is_connection_lost;
-use crate::rows::require_no_transaction;
+use crate::rows::{Unusable, require_no_transaction};
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
@@ -108,9 +108,13 @@ pub(super) fn outside_transaction<D: Driver>(
     conn: &mut D,
     lock: impl FnOnce() -> Cow<'static, str>,
 ) -> Result<(), Error> {
-    let in_transaction = |lock| Error::InTransaction { lock };
-    let broken = |lock| Error::BrokenConnection { lock };
-    require_no_transaction(conn, lock, in_transaction, broken)
+    require_no_transaction(conn).map_err(|unusable| {
+        let lock = lock();
+        match unusable {
+            Unusable::InTransaction => Error::InTransaction { lock },
+            Unusable::Broken => Error::BrokenConnection { lock },
+        }
+    })
 }
 
 /// The rights without which a statement fails.

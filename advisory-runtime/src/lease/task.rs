@@ -122,10 +122,12 @@ async fn acquire<S: Store>(
             ready.poll_closed(context)
         });
         let answer = unless(pin!(closed), pin!(answer)).await?;
+        // `is_sent` is `false` between two tries.
         let was_sent = acquisition.is_sent.swap(false, Ordering::Relaxed);
         let refused = match answer {
             // Even if the caller is gone by now: then it is released.
             Ok(Ok(lease)) => {
+                // This grant answers the earlier tries too, so `Unanswered` releases nothing.
                 *since = None;
                 let waited = tries.waited();
                 return Some(Ok(Lease { waited, ..lease }));

@@ -15,6 +15,15 @@ use tokio::time::{Instant, timeout};
 
 /// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is
 /// finished or dropped: [`Leases::acquire`].
+///
+/// ```no_run
+/// # use advisory_runtime::blocking::{Pool, lease::{self, Error, Request}};
+/// # fn report<P: Pool + Clone + Send + Sync + 'static>(pool: &P) -> Result<(), Error> {
+/// let mut guard = lease::acquire(pool, Request::text("report:2026-01"))?;
+/// let written = guard.run(|| println!("the report"))?;
+/// guard.finish(Ok(written))
+/// # }
+/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     pool: &P,

@@ -21,7 +21,7 @@ pub(super) struct Group<R: Rows> {
     pub(super) name: Name,
     pub(super) rows: R,
     slots: Mutex<Slots<R::Row>>,
-    /// The ends that wait, by the place from which they are sent.
+    /// The ends that wait: those that the keeper sends, and those that the caller's runtime sends.
     pub(super) ends: [Mutex<Queue<R>>; 2],
 }
 
