@@ -15,26 +15,21 @@ thread_local! {
 /// This thread is inside a body under a lease, until dropped.
 #[must_use]
 pub(super) struct Entered {
-    is_pushed: bool,
     _in_body: InBody,
 }
 
 pub(super) fn enter(lease: &Lease, lock_set: &Arc<LockSet>) -> Entered {
     let lease = lease.clone();
+    // Fails only while the thread ends, and then `pop` does too.
+    let _: Result<(), _> = BODY_LEASES.try_with(|leases| leases.borrow_mut().push(lease));
     Entered {
-        // Fails only while the thread ends.
-        is_pushed: BODY_LEASES
-            .try_with(|leases| leases.borrow_mut().push(lease))
-            .is_ok(),
         _in_body: enter_body(None, lock_set),
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if self.is_pushed {
-            drop(BODY_LEASES.try_with(|leases| leases.borrow_mut().pop()));
-        }
+        drop(BODY_LEASES.try_with(|leases| leases.borrow_mut().pop()));
     }
 }
 

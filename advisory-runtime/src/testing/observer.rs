@@ -47,17 +47,13 @@ impl Watched {
         // The pattern of several keys is that of one.
         let pattern =
             Some(request.pattern).filter(|pattern| keys.len() == 1 && !pattern.is_empty());
-        let names = keys
-            .iter()
-            .map(|key| match pattern.or_else(|| known::pattern_of(*key)) {
-                None => format!("`{key}`"),
-                Some(pattern) => format!("`{pattern}` ({key})"),
-            });
-        let names = names.collect::<Vec<_>>().join(", ");
-        let names = match keys.len() {
-            1 => format!("lock {names}"),
-            _ => format!("locks {names}"),
+        let name = |key: &Key| match pattern.or_else(|| known::pattern_of(*key)) {
+            None => format!("`{key}`"),
+            Some(pattern) => format!("`{pattern}` ({key})"),
         };
+        let names = keys.iter().map(name).collect::<Vec<_>>().join(", ");
+        let noun = if keys.len() == 1 { "lock" } else { "locks" };
+        let names = format!("{noun} {names}");
         Self { keys, names, at }
     }
 
