@@ -58,27 +58,21 @@ fn pieces(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
         let kinds = "not a program, library or object file (ELF, Mach-O, PE or an archive of them)";
         return Err(kinds.to_owned());
     };
-    match sections(kind, bytes, &mut found) {
-        Ok(true) => {}
-        Ok(false) => found.push(bytes),
-        Err(error) => return Err(format!("truncated or damaged: {error}")),
+    // A file with sections has no records outside of them.
+    let has_sections = match kind {
+        FileKind::Archive => members(bytes, &mut found),
+        FileKind::MachOFat32 => {
+            MachOFatFile32::parse(bytes).and_then(|fat| slices(bytes, fat.arches(), &mut found))
+        }
+        FileKind::MachOFat64 => {
+            MachOFatFile64::parse(bytes).and_then(|fat| slices(bytes, fat.arches(), &mut found))
+        }
+        _ => object(bytes, &mut found),
+    };
+    if !has_sections.map_err(|error| format!("truncated or damaged: {error}"))? {
+        found.push(bytes);
     }
     Ok(found)
-}
-
-/// Finds the sections of records. Returns `true` if the file has sections, so that no records are
-/// outside of them.
-fn sections<'f>(
-    kind: FileKind,
-    bytes: &'f [u8],
-    found: &mut Vec<&'f [u8]>,
-) -> Result<bool, object::Error> {
-    match kind {
-        FileKind::Archive => members(bytes, found),
-        FileKind::MachOFat32 => slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found),
-        FileKind::MachOFat64 => slices(bytes, MachOFatFile64::parse(bytes)?.arches(), found),
-        _ => object(bytes, found),
-    }
 }
 
 fn object<'f>(bytes: &'f [u8], found: &mut Vec<&'f [u8]>) -> Result<bool, object::Error> {

@@ -73,21 +73,17 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// Writes to the standard output. Returns `false` if nobody reads it, as with
 /// `cargo advisory dump | head`.
 pub(crate) fn print(text: &str) -> Result<bool> {
+    const EIO: i32 = 5;
     let mut output = anstream::stdout();
     // The code that clears the rest of a terminal can follow the last line break.
     let written = output.write_all(text.as_bytes());
     match written.and_then(|()| output.flush()) {
         Ok(()) => Ok(true),
-        Err(error) if is_gone(&error) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        // A terminal that was closed is an input/output error.
+        Err(error) if cfg!(unix) && error.raw_os_error() == Some(EIO) => Ok(false),
         Err(error) => bail!("standard output: {error}"),
     }
-}
-
-/// Returns `true` if the other end of the standard output is gone: nobody reads the pipe, or the
-/// terminal was closed, which a write reports as an input/output error.
-fn is_gone(error: &io::Error) -> bool {
-    const EIO: i32 = 5;
-    error.kind() == io::ErrorKind::BrokenPipe || cfg!(unix) && error.raw_os_error() == Some(EIO)
 }
 
 /// Returns `true` if the other end of the standard output is gone, even if nothing has been written

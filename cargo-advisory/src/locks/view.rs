@@ -184,13 +184,11 @@ const LOCK_STEPS: [Step<7>; 4] = [
         &[(BACKEND, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)],
     ),
 ];
+const LEASE_NAMES: &[(usize, usize)] = &[(HOLDER, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)];
 /// Shortens names, then leaves out the tokens.
 const LEASE_STEPS: [Step<7>; 3] = [
-    (|_| (), &[(HOLDER, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)]),
-    (
-        |row| row[TOKEN].clear(),
-        &[(HOLDER, SHORTEST_NAME), (LABEL, SHORTEST_LABEL)],
-    ),
+    (|_| (), LEASE_NAMES),
+    (|row| row[TOKEN].clear(), LEASE_NAMES),
     (|_| (), &[(HOLDER, SHORTEST_NAME), (LABEL, SHORTEST_NAME)]),
 ];
 const CLAIM_STEPS: [Step<5>; 1] = [(

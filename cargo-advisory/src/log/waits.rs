@@ -280,13 +280,12 @@ impl Waits {
             return None;
         }
         let open = record.pid.and_then(|pid| self.open.remove(&pid));
-        let (locks, waited) = match open {
-            Some(open) => (vec![open.lock], Some(open.until(record.time.as_ref()))),
-            None => {
-                let database = self.number_of(record.database.as_deref());
-                let keys = keys_of(&record.statement).into_iter();
-                (keys.map(|key| LockId { database, key }).collect(), None)
-            }
+        let (locks, waited) = if let Some(open) = open {
+            (vec![open.lock], Some(open.until(record.time.as_ref())))
+        } else {
+            let database = self.number_of(record.database.as_deref());
+            let keys = keys_of(&record.statement).into_iter();
+            (keys.map(|key| LockId { database, key }).collect(), None)
         };
         for lock in &locks {
             let entry = self.entry(*lock, &record.statement, record);
