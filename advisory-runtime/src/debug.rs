@@ -3,8 +3,8 @@
 //! Checks send messages of their own; a lock's messages are those of a release build. With
 //! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves like a release build.
 //!
-//! `order` and `wait_graph` find deadlocks, `connection_locks` a session that already holds the
-//! lock, `idle` a body that leaves the connection idle. A setting that marks the transaction of a
+//! `order`, `self_deadlock` and `wait_graph` find deadlocks, `connection_locks` a session that
+//! already holds the lock, `idle` a body that leaves the connection idle. A setting that marks the transaction of a
 //! call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs
 //! under, in `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
 //! `pool.rs`.
@@ -18,6 +18,7 @@ pub(crate) mod connection_locks;
 pub(crate) mod idle;
 mod lock_set;
 pub(crate) mod order;
+mod self_deadlock;
 pub(crate) mod wait_graph;
 
 pub(crate) use lock_set::LockSet;
@@ -136,6 +137,10 @@ pub(crate) async fn before_wait<D: Driver>(
     address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
+    if self_deadlock::waits_forever(conn, address, request).await {
+        let lock = request.lock();
+        return Err(Error::SelfDeadlock { lock });
+    }
     match checks.locks.set() {
         Some(locks) => wait_graph::wait(conn, address, request, locks).await,
         None => Ok(None),

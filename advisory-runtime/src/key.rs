@@ -97,8 +97,7 @@ pub struct KeyText<'a> {
     started: bool,
 }
 
-/// All but `display`, for which the value is wrapped.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Filters {
     trim: bool,
     lower: bool,
@@ -107,11 +106,17 @@ struct Filters {
 
 impl Filters {
     fn of(filters: &[Filter]) -> Self {
-        Self {
-            trim: filters.contains(&Filter::Trim),
-            lower: filters.contains(&Filter::Lower),
-            raw: filters.contains(&Filter::Raw),
+        let mut flags = Self::default();
+        for filter in filters {
+            match filter {
+                Filter::Trim => flags.trim = true,
+                Filter::Lower => flags.lower = true,
+                Filter::Raw => flags.raw = true,
+                // The value is wrapped for it.
+                Filter::Display => {}
+            }
         }
+        flags
     }
 }
 
@@ -252,36 +257,39 @@ pub(crate) fn raw_text<T: KeyPart + ?Sized>(value: &T) -> String {
 
 /// Renders one key: into its derivation, without storing the text, or into a text.
 #[doc(hidden)]
-pub struct KeyWriter {
-    hasher: Option<Hasher>,
-    /// The text, also while rendered keys are shown.
-    rendered: Option<String>,
+pub struct KeyWriter(Sink);
+
+enum Sink {
+    Hash(Hasher),
+    /// The text, while rendered keys are shown.
+    Both(Hasher, String),
+    Text(String),
 }
 
 impl KeyWriter {
     #[must_use]
     pub fn new(derivation: Derivation) -> Self {
-        Self {
-            hasher: Some(Hasher::new(derivation)),
-            rendered: rendered::is_kept().then(String::new),
+        let hasher = Hasher::new(derivation);
+        if rendered::is_kept() {
+            Self(Sink::Both(hasher, String::new()))
+        } else {
+            Self(Sink::Hash(hasher))
         }
     }
 
-    /// For [`into_text`](Self::into_text) and [`into_pair_text`](Self::into_pair_text) alone.
     #[must_use]
     pub const fn text_only() -> Self {
-        Self {
-            hasher: None,
-            rendered: Some(String::new()),
-        }
+        Self(Sink::Text(String::new()))
     }
 
     pub fn text(&mut self, text: &str) {
-        if let Some(hasher) = &mut self.hasher {
-            hasher.write(text);
-        }
-        if let Some(rendered) = &mut self.rendered {
-            rendered.push_str(text);
+        match &mut self.0 {
+            Sink::Hash(hasher) => hasher.write(text),
+            Sink::Both(hasher, rendered) => {
+                hasher.write(text);
+                rendered.push_str(text);
+            }
+            Sink::Text(rendered) => rendered.push_str(text),
         }
     }
 
@@ -328,21 +336,29 @@ impl KeyWriter {
 
     #[must_use]
     pub fn finish(self) -> Key {
-        let key = Key::BigInt(self.hasher.map_or(0, Hasher::finish));
-        if let Some(text) = self.rendered {
-            rendered::remember(key, text);
+        match self.0 {
+            Sink::Hash(hasher) => Key::BigInt(hasher.finish()),
+            Sink::Both(hasher, text) => {
+                let key = Key::BigInt(hasher.finish());
+                rendered::remember(key, text);
+                key
+            }
+            Sink::Text(rendered) => Key::BigInt(Derivation::Sha256.key(&rendered)),
         }
-        key
     }
 
     /// The pair of this first half and a second half that is derived from the text.
     #[must_use]
     pub fn finish_pair(self, first: i32) -> Key {
-        let key = Key::IntInt(first, self.hasher.map_or(0, Hasher::finish_half));
-        if let Some(text) = self.rendered {
-            rendered::remember(key, pair_text(first, &text));
+        match self.0 {
+            Sink::Hash(hasher) => Key::IntInt(first, hasher.finish_half()),
+            Sink::Both(hasher, text) => {
+                let key = Key::IntInt(first, hasher.finish_half());
+                rendered::remember(key, pair_text(first, &text));
+                key
+            }
+            Sink::Text(rendered) => Key::IntInt(first, Derivation::Hashtext.half(&rendered)),
         }
-        key
     }
 
     #[must_use]
@@ -352,6 +368,9 @@ impl KeyWriter {
 
     #[must_use]
     pub fn into_text(self) -> String {
-        self.rendered.unwrap_or_default()
+        match self.0 {
+            Sink::Hash(_) => String::new(),
+            Sink::Both(_, rendered) | Sink::Text(rendered) => rendered,
+        }
     }
 }

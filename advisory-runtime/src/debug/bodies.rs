@@ -1,6 +1,7 @@
 //! The bodies that a thread is polling, by which a call knows the locks of its own task.
 
 use super::{LockSet, connection_locks};
+use crate::Request;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -32,6 +33,13 @@ impl Drop for InBody {
     fn drop(&mut self) {
         drop(BODIES.try_with(|bodies| bodies.borrow_mut().pop()));
     }
+}
+
+/// Returns whether a body of this task holds the turn of one of these keys.
+pub(crate) fn has_turn(request: &Request) -> bool {
+    let held = held_by_bodies(None);
+    let mut turns = held.iter().filter(|locks| locks.has_turn);
+    turns.any(|locks| locks.keys().any(|key| request.keys.contains(&key)))
 }
 
 /// The locks that this task holds inside locked bodies, on connections other than the one at this

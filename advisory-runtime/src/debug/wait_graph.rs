@@ -1,6 +1,6 @@
-//! Detection of tasks of this process that wait for each other through their own connections, and
-//! of a task that waits for itself. The server sees no cycle there: the session that holds a lock
-//! is idle, while its task waits on another session.
+//! Detection of tasks of this process that wait for each other through their own connections. The
+//! server sees no cycle there: the session that holds a lock is idle, while its task waits on
+//! another session.
 //!
 //! Each call that waits without a limit is a node. It has the locks that the call asks for, and
 //! those that its task holds meanwhile: the locks of the bodies that the thread is polling, and the
@@ -143,15 +143,13 @@ impl<'n> Graph<'n> {
     fn deadlock(&self, waiting: &Waiting, request: &Request) -> Option<Error> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
         let lock = request.lock();
-        let mut edges = self.edges(node).into_iter();
-        // A task that holds one permit waits for the others too.
-        if !node.is_any && edges.any(|edge| edge.to.id == node.id) {
-            return Some(Error::SelfDeadlock { lock });
-        }
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
-        let cycle = text(node, &way);
-        (is_found && !way.iter().all(Edge::is_seen)).then_some(Error::TaskDeadlock { lock, cycle })
+        let is_hidden = !way.iter().all(Edge::is_seen);
+        (is_found && is_hidden).then(|| {
+            let cycle = text(node, &way);
+            Error::TaskDeadlock { lock, cycle }
+        })
     }
 
     fn find(&self, from: &Node, to: &Node, seen: &mut Vec<u64>, way: &mut Vec<Edge<'n>>) -> bool {
@@ -347,7 +345,7 @@ pub(crate) fn wait_for_turn(
 }
 
 /// Returns whether the session does not limit the wait of a request that has no limit of its own.
-async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> bool {
+pub(super) async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> bool {
     if request.budget() == Wait::Forever {
         return true;
     }
@@ -355,7 +353,10 @@ async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> bool {
     matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
 }
 
-async fn held_in_database<D: Driver>(conn: &mut D, locks: &[(Key, u32)]) -> Vec<(Key, u32)> {
+pub(super) async fn held_in_database<D: Driver>(
+    conn: &mut D,
+    locks: &[(Key, u32)],
+) -> Vec<(Key, u32)> {
     let mut confirmed = Vec::new();
     for some in locks.chunks(MOST) {
         let answer = conn.query_text(&sql::probe::held_by(some)).await;

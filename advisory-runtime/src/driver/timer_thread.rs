@@ -1,15 +1,17 @@
 //! A thread for work that must not depend on the caller's runtime, which may be about to end, or
 //! have no timer.
 
-use std::future::{pending, poll_fn};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError, mpsc};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
 use tokio::task::yield_now;
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::timeout_at;
 
 pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -31,8 +33,14 @@ pub(crate) fn run(job: Job) -> bool {
 
 struct TimerThread {
     /// The thread, which the first job starts. A later job tries again if it could not start.
-    running: Mutex<Option<Handle>>,
+    running: Mutex<Option<Running>>,
     build: fn() -> io::Result<Runtime>,
+}
+
+#[derive(Clone)]
+struct Running {
+    runtime: Handle,
+    alarms: Arc<Alarms>,
 }
 
 impl TimerThread {
@@ -43,7 +51,7 @@ impl TimerThread {
         }
     }
 
-    fn running(&self) -> Option<Handle> {
+    fn running(&self) -> Option<Running> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_none() {
             *running = start(self.build);
@@ -52,58 +60,143 @@ impl TimerThread {
     }
 
     fn run(&self, job: Job) -> bool {
-        self.running().map(|runtime| runtime.spawn(job)).is_some()
-    }
-
-    /// A timer of the thread, which wakes a future on any runtime, or on none.
-    fn timer(&self, end: Instant) -> Option<Pin<Box<Sleep>>> {
-        let runtime = self.running()?;
-        let _entered = runtime.enter();
-        Some(Box::pin(sleep_until(end.into())))
+        let running = self.running();
+        running.map(|running| running.runtime.spawn(job)).is_some()
     }
 
     /// A large future is best pinned by the caller: this one holds what it is given twice.
     async fn timeout<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
-        let started = Instant::now();
         let mut future = pin!(future);
-        let mut timer = None;
+        if time == Duration::MAX {
+            return Some(future.await);
+        }
+        let started = Instant::now();
         loop {
-            // The outer `None` says that there is no thread.
+            // Only once the future is pending: one that is ready at once needs no timer.
+            let mut alarm = None;
             let ended = poll_fn(|context| {
                 if let Poll::Ready(value) = future.as_mut().poll(context) {
-                    return Poll::Ready(Some(Some(value)));
+                    return Poll::Ready(Ok(value));
                 }
                 if started.elapsed() >= time {
-                    return Poll::Ready(Some(None));
+                    return Poll::Ready(Err(Ok(())));
                 }
                 let Some(end) = started.checked_add(time) else {
                     return Poll::Pending;
                 };
-                // Only once the future is pending: one that is ready at once needs no timer.
-                if timer.is_none() {
-                    timer = self.timer(end);
+                if alarm.is_none() {
+                    alarm = self
+                        .running()
+                        .map(|running| Alarm::new(running.alarms, end));
                 }
-                match &mut timer {
-                    Some(timer) => timer.as_mut().poll(context).map(|()| Some(None)),
-                    None => Poll::Ready(None),
+                match &alarm {
+                    Some(alarm) => {
+                        alarm.set(context.waker());
+                        Poll::Pending
+                    }
+                    None => Poll::Ready(Err(Err(NoThread))),
                 }
             });
             match ended.await {
-                Some(ended) => return ended,
-                None => rest().await,
+                Ok(value) => return Some(value),
+                Err(Ok(())) => return None,
+                Err(Err(NoThread)) => rest().await,
             }
         }
     }
 }
 
+struct NoThread;
+
+/// The wakers, and their times. Setting an alarm wakes the thread only if no earlier one is set:
+/// among calls with the same limit that is one in the time of the limit.
+#[derive(Default)]
+struct Alarms {
+    set: Mutex<AlarmsSet>,
+    has_earlier: Notify,
+}
+
+#[derive(Default)]
+struct AlarmsSet {
+    wakers: BTreeMap<(Instant, u64), Waker>,
+    count: u64,
+    /// When the thread looks next; `None` if it waits for the first alarm.
+    next: Option<Instant>,
+}
+
+impl Alarms {
+    fn lock(&self) -> MutexGuard<'_, AlarmsSet> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ring(&self) {
+        loop {
+            let (due, next) = {
+                let mut set = self.lock();
+                let later = set.wakers.split_off(&(Instant::now(), u64::MAX));
+                let due = std::mem::replace(&mut set.wakers, later);
+                set.next = set.wakers.keys().next().map(|(at, _)| *at);
+                (due, set.next)
+            };
+            due.into_values().for_each(Waker::wake);
+            match next {
+                Some(next) => drop(timeout_at(next.into(), self.has_earlier.notified()).await),
+                None => self.has_earlier.notified().await,
+            }
+        }
+    }
+}
+
+struct Alarm {
+    alarms: Arc<Alarms>,
+    at: (Instant, u64),
+}
+
+impl Alarm {
+    fn new(alarms: Arc<Alarms>, end: Instant) -> Self {
+        let mut set = alarms.lock();
+        set.count += 1;
+        let at = (end, set.count);
+        drop(set);
+        Self { alarms, at }
+    }
+
+    fn set(&self, waker: &Waker) {
+        let mut set = self.alarms.lock();
+        let known = set.wakers.insert(self.at, waker.clone());
+        let is_earlier = set.next.is_none_or(|next| self.at.0 < next);
+        if is_earlier {
+            set.next = Some(self.at.0);
+        }
+        drop(set);
+        // A waker can be the last reference to a task, whose drop drops this alarm.
+        drop(known);
+        if is_earlier {
+            self.alarms.has_earlier.notify_one();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let known = self.alarms.lock().wakers.remove(&self.at);
+        drop(known);
+    }
+}
+
 /// Starts the thread. The process may have no thread or no file left for it.
-fn start(build: fn() -> io::Result<Runtime>) -> Option<Handle> {
+fn start(build: fn() -> io::Result<Runtime>) -> Option<Running> {
     let (started, running) = mpsc::channel();
     let thread = std::thread::Builder::new().name("advisory".to_owned());
     drop(thread.spawn(move || {
         if let Ok(runtime) = build() {
-            drop(started.send(runtime.handle().clone()));
-            runtime.block_on(pending::<()>());
+            let alarms = Arc::new(Alarms::default());
+            let running = Running {
+                runtime: runtime.handle().clone(),
+                alarms: Arc::clone(&alarms),
+            };
+            drop(started.send(running));
+            runtime.block_on(alarms.ring());
         }
     }));
     running.recv().ok()

@@ -4,6 +4,7 @@
 //! The database is not known without a connection, so equal keys of several databases share a
 //! queue.
 
+use crate::debug::bodies::has_turn;
 use crate::debug::wait_graph;
 use crate::error::BusyLock;
 use crate::{Error, Key, Request, Wait};
@@ -125,6 +126,9 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             // A bounded wait ends as in a release build.
             let waiting = if is_bounded {
                 None
+            } else if has_turn(request) {
+                let lock = request.lock();
+                return Err(Error::SelfDeadlock { lock });
             } else {
                 let before = turns.iter().map(|one| one.line.key);
                 wait_graph::wait_for_turn(request, before, *key)?

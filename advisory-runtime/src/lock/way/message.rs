@@ -45,17 +45,23 @@ fn at_rows(request: &Request) -> Option<&'static str> {
 /// The key is a text because only a text can be either a number or the marker. It is converted when
 /// the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted would
 /// fail in every plan.
-fn own_arguments(key: Key, is_pooled: Option<&str>) -> String {
-    let Some(is_pooled) = is_pooled else {
-        return Arguments(key).to_string();
-    };
-    let pooled = Marker::PooledSession.text();
-    let own = |number, kind| {
-        format!("CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '{number}' END AS {kind})")
-    };
-    match key {
-        Key::BigInt(key) => own(key, "bigint"),
-        Key::IntInt(first, second) => format!("{},{second}", own(first.into(), "int")),
+struct OwnArguments<'a>(Key, Option<&'a str>);
+
+impl fmt::Display for OwnArguments<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(key, Some(is_pooled)) = *self else {
+            return Arguments(self.0).fmt(f);
+        };
+        let (number, kind, second) = match key {
+            Key::BigInt(key) => (key, "bigint", None),
+            Key::IntInt(first, second) => (first.into(), "int", Some(second)),
+        };
+        let pooled = Marker::PooledSession.text();
+        write!(
+            f,
+            "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '{number}' END AS {kind})"
+        )?;
+        second.map_or(Ok(()), |second| write!(f, ",{second}"))
     }
 }
 
@@ -75,7 +81,7 @@ fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
     let mut sql = String::new();
     for (index, key) in request.keys.iter().enumerate() {
         let is_other = is_other.as_deref().filter(|_| index == 0);
-        let key = own_arguments(*key, is_other.or(at_rows));
+        let key = OwnArguments(*key, is_other.or(at_rows));
         let and = if index == 0 { "" } else { " AND " };
         put!(sql, "{and}{lock}({key})");
     }
@@ -89,7 +95,7 @@ fn try_permits(request: &Request, scope: Scope, process: Option<i32>) -> String 
     let is_other = process.map(is_other_backend);
     let mut sql = String::from("CASE");
     for (index, key) in request.permits.iter().enumerate() {
-        let key = own_arguments(*key, is_other.as_deref().filter(|_| index == 0));
+        let key = OwnArguments(*key, is_other.as_deref().filter(|_| index == 0));
         put!(sql, " WHEN {lock}({key}) THEN {}", index + 1);
     }
     sql + " ELSE 0 END"
@@ -245,7 +251,7 @@ impl Message {
                 }
             }
             let is_pooled = is_pooled.filter(|_| index == 0);
-            let key = own_arguments(*key, is_pooled.or(at_rows));
+            let key = OwnArguments(*key, is_pooled.or(at_rows));
             self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
@@ -274,7 +280,7 @@ impl Message {
             } else if index % KEYS_PER_STATEMENT == 0 {
                 self.select();
             }
-            let key = own_arguments(*key, is_other.as_deref().filter(|_| index == 0));
+            let key = OwnArguments(*key, is_other.as_deref().filter(|_| index == 0));
             self.column(format_args!("{function}({key})"));
         }
     }
