@@ -3,7 +3,8 @@
 use crate::calls::{RoomLock, book, book_or_busy, book_patiently};
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::bookings::{database, execute, key_of};
-use advisory_tests::{assert_error, debug_checks_are_on};
+use advisory_tests::poolers::connect;
+use advisory_tests::{Bouncer, assert_error, debug_checks_are_on, left_out};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
@@ -120,6 +121,27 @@ async fn a_call_that_polls_for_its_own_tasks_lock_is_reported() {
     }
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     assert_error!(outer(&mut conn, &mut other, 7).await, SelfDeadlock);
+    db.until_quiet().await;
+}
+
+/// Only the process of the connection that holds the lock must be known.
+#[tokio::test]
+async fn a_pooler_does_not_hide_a_wait_for_the_tasks_own_lock() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
+        Ok(bouncer) => bouncer,
+        Err(why) => {
+            let what = "a_pooler_does_not_hide_a_wait_for_the_tasks_own_lock";
+            return left_out(what, why);
+        }
+    };
+    let mut direct = db.connect().await;
+    let mut pooled = connect(&bouncer.url(&db), 1).await;
+    let ended = book_inside(&mut direct, &mut pooled[0], 7).await;
+    assert_error!(ended, SelfDeadlock);
     db.until_quiet().await;
 }
 
