@@ -37,7 +37,8 @@ fn record<T: Claim>(table: &'static str, claim: &str, event: &Event<'_, T>) {
             *job.telemetry() = Some(telemetry);
         }
         Event::Finished { row, outcome, .. } => {
-            if let Some(mut telemetry) = row.telemetry().take() {
+            let telemetry = row.telemetry().take();
+            if let Some(mut telemetry) = telemetry {
                 match outcome {
                     // `Telemetry` reports it when dropped.
                     BodyOutcome::Dropped => {}

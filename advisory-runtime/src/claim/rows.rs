@@ -1,7 +1,7 @@
 //! Has the keeper renew and end claimed rows.
 
 use super::Error;
-use super::claimed::{Claimed, duration, no_answer};
+use super::claimed::{Claimed, duration, index_of, no_answer};
 use super::conflicts::load;
 use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
@@ -223,14 +223,18 @@ impl<T: Claim> Step for Renew<T> {
             .keys(self.0.iter().map(|job| &**job))
             .with("holders", Value::holders(self.0.iter()));
         let rows = load(conn, &statement).await;
-        let mut rows: Vec<(i64, Option<PgInterval>, bool)> = rows?;
-        rows.sort_unstable_by_key(|(nth, ..)| *nth);
-        let renewed = rows.into_iter().map(|(_, lasts, is_held)| match lasts {
-            Some(lasts) => Renewed::For(duration(lasts)),
-            None if is_held => Renewed::Busy,
-            None => Renewed::Gone,
-        });
-        Ok(renewed.collect())
+        let rows: Vec<(i64, Option<PgInterval>, bool)> = rows?;
+        let mut renewed: Vec<_> = self.0.iter().map(|_| Renewed::Gone).collect();
+        for (nth, lasts, is_held) in rows {
+            if let Some(renewed) = renewed.get_mut(index_of(nth)) {
+                *renewed = match lasts {
+                    Some(lasts) => Renewed::For(duration(lasts)),
+                    None if is_held => Renewed::Busy,
+                    None => Renewed::Gone,
+                };
+            }
+        }
+        Ok(renewed)
     }
 
     fn doubted(answers: Vec<Renewed>) -> Option<Vec<Renewed>> {

@@ -72,11 +72,8 @@ pub(super) fn table<T: Claim>() -> String {
 
 /// Returns the table's name without its schema.
 pub(super) fn table_name<T: Claim>() -> String {
-    unqualified(&table::<T>())
-}
-
-fn unqualified(table: &str) -> String {
-    let name = table.rsplit("\".\"").next().unwrap_or(table);
+    let quoted = table::<T>();
+    let name = quoted.rsplit("\".\"").next().unwrap_or(&quoted);
     name.trim_matches('"').replace("\"\"", "\"")
 }
 
@@ -86,11 +83,6 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
         return text.replace('\0', "\u{FFFD}").into();
     }
     text.into()
-}
-
-/// Returns the query for triggers of the table that can change or replace what an end writes.
-pub(super) fn triggers(row: &RowType) -> String {
-    Fragments::of(row).fill(include_str!("sql/triggers.sql"))
 }
 
 /// Listens on one channel for all tables. The payload is the table's oid, which a renaming does not

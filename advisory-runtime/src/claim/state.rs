@@ -75,19 +75,26 @@ impl State {
         }
     }
 
-    /// Each state with its name, in their order.
-    const NAMES: [(Self, &str); 7] = [
-        (Self::Available, "available"),
-        (Self::Scheduled, "scheduled"),
-        (Self::Retrying, "retrying"),
-        (Self::Running, "running"),
-        (Self::Expired, "expired"),
-        (Self::Completed, "completed"),
-        (Self::Failed, "failed"),
+    const ALL: [Self; 7] = [
+        Self::Available,
+        Self::Scheduled,
+        Self::Retrying,
+        Self::Running,
+        Self::Expired,
+        Self::Completed,
+        Self::Failed,
     ];
 
     const fn name(self) -> &'static str {
-        Self::NAMES[self as usize].1
+        match self {
+            Self::Available => "available",
+            Self::Scheduled => "scheduled",
+            Self::Retrying => "retrying",
+            Self::Running => "running",
+            Self::Expired => "expired",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
     }
 }
 
@@ -100,9 +107,8 @@ impl std::fmt::Display for State {
 impl FromSql<Text, Pg> for State {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         let name = String::from_utf8_lossy(value.as_bytes());
-        let state = Self::NAMES.into_iter().find(|(_, own)| *own == name);
-        let state = state.ok_or_else(|| format!("`{name}` is not a state"))?;
-        Ok(state.0)
+        let state = Self::ALL.into_iter().find(|state| state.name() == name);
+        state.ok_or_else(|| format!("`{name}` is not a state").into())
     }
 }
 

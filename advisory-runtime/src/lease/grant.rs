@@ -118,8 +118,8 @@ pub struct Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lease = f.debug_struct("Lease");
-        let lease = lease.field("lock", &self.lock).field("token", &self.token);
-        lease.finish_non_exhaustive()
+        lease.field("lock", &self.lock).field("token", &self.token);
+        lease.field("hold", &self.hold).finish_non_exhaustive()
     }
 }
 

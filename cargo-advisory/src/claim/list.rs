@@ -153,7 +153,7 @@ impl Arguments {
             let query = format!(
                 "SELECT t.state, t.worker, count(*) AS rows, max(t.age) AS oldest, min(t.attempts) AS fewest, max(t.attempts) AS most \
                  FROM ({}) AS t GROUP BY t.state, t.worker ORDER BY rows DESC",
-                fields(table, &rows)
+                fields(table, &rows, &["state", "worker", "age", "attempts"])
             );
             let counted = read(client, &query, &rows.binds, |row| queue.add(row)).await?;
             if let Err(why) = counted {
@@ -168,7 +168,7 @@ impl Arguments {
             let query = format!(
                 "SELECT t.state, t.error, count(*) AS rows, max(t.age) AS first, min(t.age) AS last \
                  FROM ({}) AS t GROUP BY t.state, t.error ORDER BY rows DESC, t.error LIMIT {}",
-                fields(table, &rows),
+                fields(table, &rows, &["state", "error", "age"]),
                 ERRORS + 1
             );
             let counted = read(client, &query, &rows.binds, |row| {
@@ -190,7 +190,11 @@ impl Arguments {
             rows.add(table.of_states(&[state]));
             let query = format!(
                 "{} ORDER BY age DESC NULLS LAST, key LIMIT {}",
-                fields(table, &rows),
+                fields(
+                    table,
+                    &rows,
+                    &["key", "state", "age", "attempts", "worker", "error"]
+                ),
                 MOST + 1
             );
             let found = read(client, &query, &rows.binds, |row| {
@@ -210,18 +214,25 @@ impl Arguments {
     }
 }
 
-/// A query for what is shown of each row. `#` and a UUID follow the worker's name in `locked_by`.
-fn fields(table: &Resolved, rows: &Rows) -> String {
+/// A query for these columns of each row. A role may not have the right to read the others, such as
+/// errors with private data.
+fn fields(table: &Resolved, rows: &Rows, names: &[&str]) -> String {
     let column = |argument| table.column(argument).unwrap_or("NULL".to_owned());
+    let columns = names.iter().map(|name| {
+        let sql = match *name {
+            "key" => table.key_text(),
+            "state" => table.state(),
+            "age" => table.age(),
+            "attempts" => format!("{}::int8", column("attempts")),
+            // `#` and a UUID follow the worker's name.
+            "worker" => format!("split_part({}::text, '#', 1)", column("locked_by")),
+            _ => format!("left({}::text, {LONGEST_ERROR})", column("error_message")),
+        };
+        format!("{sql} AS {name}")
+    });
     format!(
-        "SELECT {} AS key, {} AS state, {} AS age, {}::int8 AS attempts, split_part({}::text, '#', 1) AS worker, \
-         left({}::text, {LONGEST_ERROR}) AS error FROM {} WHERE {}",
-        table.key_text(),
-        table.state(),
-        table.age(),
-        column("attempts"),
-        column("locked_by"),
-        column("error_message"),
+        "SELECT {} FROM {} WHERE {}",
+        joined(columns, ", "),
         table.table.quoted(),
         rows.sql()
     )

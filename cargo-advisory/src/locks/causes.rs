@@ -135,12 +135,17 @@ fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
         }
         reached
     };
-    let circle = |pid: &i32| {
-        let before = all_before(*pid).into_iter();
-        let both_ways = before.filter(|other| all_before(*other).contains(pid));
-        both_ways.collect::<BTreeSet<i32>>()
-    };
-    let circles = pids.iter().map(circle).filter(|it| !it.is_empty());
+    let before: BTreeMap<i32, _> = pids.iter().map(|pid| (*pid, all_before(*pid))).collect();
+    let circles = before.iter().map(|(pid, before_it)| {
+        let is_both_ways = |other: &&i32| {
+            before
+                .get(other)
+                .is_some_and(|before_other| before_other.contains(pid))
+        };
+        let both_ways = before_it.iter().filter(is_both_ways);
+        both_ways.copied().collect::<BTreeSet<i32>>()
+    });
+    let circles = circles.filter(|circle| !circle.is_empty());
     circles.map(Root::Circle).collect()
 }
 

@@ -6,15 +6,14 @@ use crate::claim::conflicts::{change, load};
 use crate::claim::mutex::locked;
 use crate::claim::sql::ends::{self, OneEnd, end_of, sets_columns};
 use crate::claim::sql::{
-    Fixed, Form, Fragment, LONGEST_PAUSE, Locked, RowType, Statement, Wanted, settled, text,
-    triggers,
+    Fixed, Form, Fragment, LONGEST_PAUSE, Locked, Statement, Wanted, settled, text,
 };
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};
 use crate::error::{is_connection_lost, may_follow_commit};
 use crate::rows::{End, Inside};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel::sql_types::Untyped;
+use diesel::sql_types::{Bool, Untyped};
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -77,12 +76,23 @@ async fn send_end<T: Claim, D: Queries>(
     one: OneEnd<'_, T>,
     changes: &[Fragment<'_>],
 ) -> Result<(), Error> {
-    let (job, ..) = one;
+    let (job, end, _) = one;
     let is_inside = !matches!(depth(conn), Ok(None));
     let hold = job.hold().ending();
     let answer = job.answer();
     let outcome = if is_inside {
-        let statement = ends::end(&[one], changes, Locked::WaitInside);
+        let own = end_of::<T>(end);
+        let is_plain = !own.has_message() && !sets_columns::<T>(own) && own != End::Delete;
+        let statement = if is_plain {
+            let wanted = Wanted {
+                changes,
+                ..Wanted::default()
+            };
+            let statement = Statement::of::<T>(Form::EndInside(own)).wanted(wanted);
+            statement.about(job)
+        } else {
+            ends::end(&[one], changes, Locked::WaitInside)
+        };
         load(conn, &statement).await.map(|ids| ids.first().copied())
     } else {
         let is_ended = end_outside(conn, one, changes).await;
@@ -125,6 +135,7 @@ async fn end_outside<T: Claim, D: Queries>(
     // A trigger can hide from the number of changed rows that the claim was held.
     let is_at_once =
         !end.has_message() && !sets_columns::<T>(end) && !has_triggers::<T, D>(conn).await?;
+    let mut has_found_none = false;
     if is_at_once {
         let form = Form::EndAtOnce(end);
         let ended = if end == End::Complete && changes.is_empty() {
@@ -140,15 +151,17 @@ async fn end_outside<T: Claim, D: Queries>(
         };
         match ended {
             Ok(true) => return Ok(true),
-            Ok(false) => {}
+            Ok(false) => has_found_none = true,
             Err(Error::Database(error)) if has_waited(&error) => {}
             Err(error) => return Err(error),
         }
     }
     // It has a message, it is lost or about to expire, or its row is locked.
     let ended: Vec<i64> = load(conn, &ends::end(&[one], changes, Locked::Wait)).await?;
-    if ended.is_empty() && is_at_once && look_for_triggers::<T, D>(conn).await? {
-        // A trigger was created after this process looked for them. It may have moved the row.
+    let is_doubtful = has_found_none || (is_at_once && ended.is_empty());
+    if is_doubtful && look_for_triggers::<T, D>(conn).await? {
+        // A trigger was created after this process looked for them. It may have moved the row, or
+        // kept it as it was.
         return Err(job.unknown(no_answer()));
     }
     Ok(!ended.is_empty())
@@ -170,10 +183,8 @@ async fn has_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error>
 }
 
 async fn look_for_triggers<T: Claim, D: Queries>(conn: &mut D) -> Result<bool, Error> {
-    let found = conn
-        .count(diesel::sql_query(triggers(&RowType::of::<T>())))
-        .await;
-    let has_triggers = found.map_err(Error::Database)? > 0;
+    let found: Vec<bool> = load(conn, &Statement::<Bool>::of::<T>(Form::Triggers)).await?;
+    let has_triggers = found.contains(&true);
     triggers_seen().insert(TypeId::of::<T>(), has_triggers);
     Ok(has_triggers)
 }

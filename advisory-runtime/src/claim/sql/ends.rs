@@ -8,12 +8,11 @@ use super::{Fragment, Wanted};
 use crate::claim::Claimed;
 use crate::claim::optional_column::MaybeTime;
 use crate::claim::table::Claim;
-use crate::rows::{End, grace};
-use crate::sql::{IDLE_IN_TRANSACTION, at_most, put};
+use crate::rows::End;
+use crate::sql::put;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment as _;
 use diesel::sql_types::BigInt;
-use std::time::Duration;
 
 /// Replaces an end for which the table has no column.
 pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
@@ -152,8 +151,8 @@ impl Fragments<'_> {
         };
         self.add("skip_locked", skip);
         let answer = match locked {
-            Locked::WaitInside => transaction(self.row.ttl),
-            _ => "advisory_claim.nth".to_owned(),
+            Locked::WaitInside => "{transaction}",
+            _ => "advisory_claim.nth",
         };
         self.add("answer", answer);
         let [is_held, returning] = if locked == Locked::Fail {
@@ -239,18 +238,4 @@ impl Fragments<'_> {
         }
         set.join(", ")
     }
-}
-
-/// Returns the columns that read the id of the open transaction and limit its idle time. Otherwise
-/// a worker that stops in it would keep the row locked.
-fn transaction(ttl: Duration) -> String {
-    let millis = grace(ttl).as_millis();
-    let bound = at_most(
-        IDLE_IN_TRANSACTION,
-        &format!("CAST('{millis} ms' AS pg_catalog.interval)"),
-        &format!("CAST({millis} AS pg_catalog.int8)"),
-    );
-    format!(
-        "CAST(CAST(pg_catalog.pg_current_xact_id() AS pg_catalog.text) AS pg_catalog.int8), {bound}"
-    )
 }

@@ -39,6 +39,8 @@ pub(in crate::claim) enum Form {
     Settled,
     /// Ends a claim without a message, unless its row is locked or it is about to expire.
     EndAtOnce(End),
+    /// Ends a claim without a message in a transaction of the caller. It waits for a locked row.
+    EndInside(End),
     /// Ends claims.
     End {
         /// A bit for each kind of end.
@@ -63,6 +65,8 @@ pub(in crate::claim) enum Form {
     Position,
     /// Counts the rows in each state.
     Counts,
+    /// Looks for triggers that can change or replace what an end writes.
+    Triggers,
 }
 
 /// The way in which a row that has no attempt left ends.
@@ -150,19 +154,26 @@ impl Form {
             }
             Self::Renew => {
                 fragments.add("set", RENEWED);
-                include_str!("renew.sql")
+                fragments.add("answer", "{lasts}");
+                include_str!("change.sql")
             }
             Self::RenewMany => {
                 fragments.add("set", RENEWED);
                 include_str!("renew_all.sql")
             }
             Self::Settled => include_str!("settled.sql"),
+            Self::Triggers => include_str!("triggers.sql"),
             Self::EndAtOnce(end) => {
                 fragments.add("set", fragments.ended(end));
                 match end {
                     End::Delete => include_str!("delete_at_once.sql"),
                     _ => include_str!("end_at_once.sql"),
                 }
+            }
+            Self::EndInside(end) => {
+                fragments.add("set", fragments.ended(end));
+                fragments.add("answer", "{transaction}");
+                include_str!("change.sql")
             }
             Self::End {
                 kinds,

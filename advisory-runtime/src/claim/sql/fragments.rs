@@ -3,8 +3,9 @@
 
 use super::row_type::RowType;
 use super::{literal, quoted};
+use crate::rows::grace;
 use crate::sql::qualify::{fill, qualify};
-use crate::sql::{IS_DURABLE, OUTCOME};
+use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, OUTCOME, at_most};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ impl<'a> Fragments<'a> {
         fragments.add("asked_columns", keys(&|nth, _| format!("key_{nth}")));
         fragments.add("order", order_of(&row.order_by(column)));
         fragments.add("table", table.clone());
-        fragments.add("table_name", quoted(&row.table_name()));
+        fragments.add("table_name", row.table_name());
         fragments.add("table_literal", literal(table));
         fragments.add("until", column(row.until));
         fragments.add("by", column(row.by));
@@ -104,6 +105,7 @@ impl<'a> Fragments<'a> {
         let (pauses, last) = pauses(row.backoff);
         fragments.add("pauses", pauses);
         fragments.add("last_pause", last.to_string());
+        fragments.add("transaction", transaction(row.ttl));
         fragments
     }
 
@@ -350,4 +352,18 @@ pub(super) const FAILED_NOW: &str =
 pub(super) fn order_of(columns: &[[String; 2]]) -> String {
     let columns: Vec<_> = columns.iter().map(|column| column.concat()).collect();
     columns.join(", ")
+}
+
+/// Returns the columns that read the id of the open transaction and limit its idle time. Otherwise
+/// a worker that stops in it would keep the row locked.
+fn transaction(ttl: Duration) -> String {
+    let millis = grace(ttl).as_millis();
+    let bound = at_most(
+        IDLE_IN_TRANSACTION,
+        &format!("CAST('{millis} ms' AS pg_catalog.interval)"),
+        &format!("CAST({millis} AS pg_catalog.int8)"),
+    );
+    format!(
+        "CAST(CAST(pg_catalog.pg_current_xact_id() AS pg_catalog.text) AS pg_catalog.int8), {bound}"
+    )
 }

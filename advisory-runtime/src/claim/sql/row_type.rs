@@ -1,7 +1,7 @@
 //! A type of row as a value, from which its statements are written. With a type parameter instead,
 //! the code that writes SQL would be compiled once for each type of row.
 
-use super::{table, unqualified};
+use super::table;
 use crate::claim::column_type::{HolderType, Time};
 use crate::claim::key::KeyColumns;
 use crate::claim::optional_column::{
@@ -82,9 +82,12 @@ impl RowType {
             && (self.max_attempts.is_some() || self.max_attempts_column.is_some())
     }
 
-    /// Returns the quoted name's last part, without quotes: the table without its schema.
-    pub(in crate::claim) fn table_name(&self) -> String {
-        unqualified(&self.table)
+    /// Returns the quoted name without the schema.
+    pub(super) fn table_name(&self) -> String {
+        match self.table.rsplit_once("\".\"") {
+            Some((_, name)) => format!("\"{name}"),
+            None => self.table.clone(),
+        }
     }
 
     /// Returns the conditions on rows that are not done for good.

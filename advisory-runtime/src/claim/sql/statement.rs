@@ -175,9 +175,13 @@ impl<Columns, N> QueryFragment<Pg> for Statement<'_, Columns, N> {
                 "conditions" => put_each(self.wanted.conditions, " AND (", ")", out.reborrow())?,
                 "changes" => put_each(self.wanted.changes, ", ", "", out.reborrow())?,
                 name => {
-                    for (_, value) in self.values.iter().filter(|(value, _)| *value == name) {
-                        value.put(out.reborrow())?;
-                    }
+                    let mut values = self.values.iter();
+                    let found = values.find(|(value, _)| *value == name);
+                    let (_, value) = found.ok_or_else(|| {
+                        let missing = format!("a statement of a claim has no value `:{name}`");
+                        diesel::result::Error::QueryBuilderError(missing.into())
+                    })?;
+                    value.put(out.reborrow())?;
                 }
             }
             out.push_sql(sql);

@@ -178,6 +178,7 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
         }
     });
     let result = result.await;
+    // It must not be polled again after a panic.
     let dropped = future.drop_caught();
     result.and_then(|output| dropped.map(|()| output))
 }

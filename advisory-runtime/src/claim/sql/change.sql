@@ -1,7 +1,7 @@
--- Renews a claim. Waits for a locked row, and checks only then whether the claim has expired.
+-- Renews a claim, or ends it in a transaction. Waits for a locked row, and checks only then whether the claim has expired.
 UPDATE {table}
-SET {set}
+SET {set}{changes}
 WHERE ({key}) = (SELECT {key} FROM {table} WHERE ({key}) = (:key) AND {by} = {holder} FOR NO KEY UPDATE)
     AND {until} > {clock}
     AND {is_durable}
-RETURNING {lasts}
+RETURNING {answer}
