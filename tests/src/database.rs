@@ -93,12 +93,14 @@ impl Database {
 
     /// A pool of at most `size` connections.
     pub async fn bb8(&self, size: u32) -> bb8::Pool<AsyncPgConnection> {
-        let manager = AsyncDieselConnectionManager::new(&self.url);
-        bb8::Pool::builder()
-            .max_size(size)
-            .build(manager)
-            .await
-            .expect("a pool on the test's database")
+        Self::bb8_at(&self.url, size).await
+    }
+
+    /// Like [`Self::bb8`], for another address, such as that of a proxy.
+    pub async fn bb8_at(url: impl Into<String>, size: u32) -> bb8::Pool<AsyncPgConnection> {
+        let manager = AsyncDieselConnectionManager::new(url);
+        let pool = bb8::Pool::builder().max_size(size).build(manager).await;
+        pool.expect("a pool on the test's database")
     }
 
     /// A new connection of blocking Diesel.

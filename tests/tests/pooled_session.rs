@@ -199,6 +199,8 @@ async fn a_renumbering_session_mode_pooler_is_accepted_when_verified() {
     let pool = Database::deadpool_at(proxy.url(), 2);
     session::verify(&pool).await.unwrap();
     are_taken(&mut pool.get().await.unwrap()).await;
+    // The result is that of the address, not of the pool.
+    report(&mut connect(proxy.url()).await).await.unwrap();
     db.until_no_locks().await;
 }
 
@@ -208,10 +210,13 @@ async fn a_pooler_that_renumbers_is_accepted_by_its_setting() {
     let Some(bouncer) = bouncer(&db, "session").await else {
         return;
     };
-    say_session_mode(&db).await;
+    db.set("\"advisory.pooler\" = 'session'").await;
     let proxy = Proxy::before(&bouncer.url(&db)).await;
     proxy.renumber(1..);
+    nothing_to_migrate(proxy.url()).await.unwrap();
     are_taken(&mut connect(proxy.url()).await).await;
+    let lock = session::acquire_owned(connect(proxy.url()).await, 7).await;
+    drop(lock.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
     db.until_no_locks().await;
 }
 
@@ -374,38 +379,6 @@ async fn a_dropped_wait_is_cancelled_by_its_reported_process_id() {
     }
     db.until_no_waiters(7).await;
     held.finish(Ok::<_, Error>(())).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_pooler_in_session_mode_is_accepted_once_it_was_verified() {
-    let Some(db) = alone!().await else { return };
-    let Some(bouncer) = bouncer(&db, "session").await else {
-        return;
-    };
-    is_refused(&db, &bouncer.url(&db)).await;
-    let pool = Database::deadpool_at(bouncer.url(&db), 2);
-    session::verify(&pool).await.unwrap();
-    report(&mut pool.get().await.unwrap()).await.unwrap();
-    report(&mut connect(&bouncer.url(&db)).await).await.unwrap();
-    db.until_no_locks().await;
-}
-
-#[tokio::test]
-async fn a_pooler_is_accepted_if_the_database_declares_session_mode() {
-    let Some(db) = alone!().await else { return };
-    let Some(bouncer) = bouncer(&db, "session").await else {
-        return;
-    };
-    say_session_mode(&db).await;
-    nothing_to_migrate(&bouncer.url(&db)).await.unwrap();
-    report(&mut connect(&bouncer.url(&db)).await).await.unwrap();
-    let lock = session::acquire_owned(connect(&bouncer.url(&db)).await, 7).await;
-    drop(lock.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
-    db.until_no_locks().await;
-}
-
-async fn say_session_mode(db: &Database) {
-    db.set("\"advisory.pooler\" = 'session'").await;
 }
 
 /// Drops a call while it waits for a lock that another session holds; its wait ends while that is

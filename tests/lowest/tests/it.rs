@@ -15,18 +15,12 @@ mod blocking;
 mod blocking_calls;
 #[path = "../../tests/it/blocking_hold.rs"]
 mod blocking_hold;
-#[path = "../../tests/it/blocking_in_async.rs"]
-mod blocking_in_async;
-#[path = "../../tests/it/blocking_isolation.rs"]
-mod blocking_isolation;
 #[path = "../../tests/it/blocking_panics.rs"]
 mod blocking_panics;
 #[path = "../../tests/it/blocking_queue.rs"]
 mod blocking_queue;
 #[path = "../../tests/it/blocking_session.rs"]
 mod blocking_session;
-#[path = "../../tests/it/blocking_waits.rs"]
-mod blocking_waits;
 #[path = "../../tests/it/calls.rs"]
 mod calls;
 #[path = "../../tests/it/cancel.rs"]
@@ -37,8 +31,6 @@ mod claims;
 mod claims_table;
 #[path = "../../tests/it/connections.rs"]
 mod connections;
-#[path = "../../tests/it/diesel_errors.rs"]
-mod diesel_errors;
 #[path = "../../tests/it/drops.rs"]
 mod drops;
 #[path = "../../tests/it/errors.rs"]
@@ -77,12 +69,8 @@ mod operators;
 mod pooler;
 #[path = "../../tests/it/pooler_transactions.rs"]
 mod pooler_transactions;
-#[path = "../../tests/it/runtime_gone.rs"]
-mod runtime_gone;
 #[path = "../../tests/it/session.rs"]
 mod session;
-#[path = "../../tests/it/session_counts.rs"]
-mod session_counts;
 #[path = "../../tests/it/several.rs"]
 mod several;
 #[path = "../../tests/it/stopped.rs"]

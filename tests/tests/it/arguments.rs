@@ -3,10 +3,10 @@
 
 use crate::calls::{AppError, book_or_busy};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};
+use advisory_tests::assert_matches;
 use advisory_tests::bookings::{committed, database, insert, key_of};
 use advisory_tests::futures::spawn;
 use advisory_tests::pauses::pause;
-use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -105,24 +105,6 @@ async fn readers_run_together() {
     // Both are in the body at once; otherwise neither would pass the barrier.
     let (first, second) = tokio::join!(read(&mut one, 7, &meet), read(&mut two, 7, &meet));
     assert_eq!([first.unwrap(), second.unwrap()], [0, 0]);
-}
-
-#[tokio::test]
-async fn nested_is_refused_where_the_attribute_says_so() {
-    #[advisory_lock(key = "room:<room>", name = "room", nested = "refuse")]
-    async fn alone(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
-        insert(conn, room, "Ada").await
-    }
-    let db = database().await;
-    let mut conn = db.connect().await;
-    alone(&mut conn, 7).await.unwrap();
-    conn.transaction::<_, diesel::result::Error, _>(async |conn| {
-        assert_error!(alone(conn, 7).await, InTransaction);
-        insert(conn, 8, "Grace").await
-    })
-    .await
-    .unwrap();
-    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [1, 1]);
 }
 
 #[tokio::test]

@@ -1,25 +1,21 @@
-//! Most tests once more without the checks of debug builds, as in a release build: in a process
-//! where those are switched off. Tests start in the order of their names, and this one, which takes
-//! longest, should start early.
+//! Once more without the checks of debug builds, as in a release build: the tests of what those
+//! checks look at, in a process where they are switched off. Tests start in the order of their
+//! names, and this one, which takes longest, should start early.
 
 use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{DEBUG_CHECKS, debug_checks_are_on, share_template};
 use std::process::{Command, Output};
 
 const MODULES: &str = "
-    arguments:: blocking:: blocking_hold:: blocking_isolation:: blocking_panics::
-    blocking_queue:: blocking_session:: blocking_waits:: both:: cancel::
-    closed_connection:: cost:: diesel_errors:: drops:: errors:: every_poll::
-    every_poll_pools:: hold:: hold_black_hole:: hold_nested:: hold_settings::
-    mid_transaction:: mid_transaction_refused:: mid_transaction_try:: nesting::
-    operators::a_try operators::the_lowest order_leases::a_task_that_waits queue::
-    round_trips:: runtime_idle:: search_path:: self_deadlock:: session:: session_counts::
-    several:: task_deadlock:: test_transactions:: wait_ends:: waits::";
+    blocking:: blocking_hold:: blocking_panics:: blocking_session:: both:: cancel::
+    closed_connection:: cost:: drops:: every_poll:: every_poll_pools:: hold::
+    hold_nested:: hold_settings:: mid_transaction:: mid_transaction_refused::
+    mid_transaction_try:: nesting:: order_leases::a_task_that_waits round_trips::
+    runtime_idle:: search_path:: self_deadlock:: session:: task_deadlock::
+    test_transactions:: wait_ends::";
 
-/// What is left out of them.
 const SKIPPED: &str = "claims_ _pg::cancelled _pg::lost_waits _pg::commit_cancelled";
 
-/// Runs them, or lists them.
 async fn again(more: &[&str]) -> Output {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(MODULES.split_whitespace()).args(more);

@@ -31,7 +31,6 @@ fn key() -> i64 {
     advisory_pattern::Derivation::Sha256.key(&format!("tenant:{TENANT}"))
 }
 
-/// The locks of the database while the body runs.
 #[advisory_lock(key = "tenant:<id>", name = "tenant", at = (tenant::id, id), handle = lock, max_hold = "1m")]
 async fn locked(
     conn: &mut AsyncPgConnection,
@@ -62,7 +61,6 @@ async fn wait(conn: &mut AsyncPgConnection, id: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Holds the same lock, taken without rows.
 async fn hold(
     conn: &mut AsyncPgConnection,
     id: &str,

@@ -3,14 +3,16 @@
 
 use crate::blocking_calls::book;
 use advisory_runtime::blocking::{Connection, xact};
-use advisory_runtime::{Error, Request, Wait, advisory_lock, testing};
+use advisory_runtime::{Error, PoolError, Request, Wait, advisory_lock, testing};
 use advisory_tests::blocking::{book_unlocked, execute, finish, held_by, insert, pid_of};
 use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::{Proxy, assert_error, assert_matches};
-use diesel::pg::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
-use diesel::{Connection as _, QueryResult};
+use diesel::{Connection as _, PgConnection, QueryResult};
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Both kinds of Diesel lock the same number.
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +59,6 @@ impl Repository {
     }
 }
 
-/// Returns how many advisory locks its session holds.
 #[advisory_lock(key = "room:<room>", name = "room")]
 fn generic<C: Connection>(conn: &mut C, room: i64) -> QueryResult<i64> {
     insert(conn.pg(), room, "Ada")?;
@@ -231,4 +232,93 @@ async fn a_pool_replaces_a_closed_connection_whose_closing_was_cancelled() {
         assert_eq!(booked, Ok(true), "{cancels}");
     }
     db.until_quiet().await;
+}
+
+const SHORT: Duration = Duration::from_millis(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_held_is_returned_only_when_the_key_is_held() {
+    #[advisory_lock(key = "room:<room>", name = "room", wait = wait, on_held = Ok(None))]
+    fn or_none(conn: &mut PgConnection, room: i64, wait: Duration) -> QueryResult<Option<usize>> {
+        insert(conn, room, "Ada").map(Some)
+    }
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "session", wait = "never", on_held = Ok(Some(guest)))]
+    fn or_given_back(
+        conn: &mut PgConnection,
+        room: i64,
+        guest: String,
+    ) -> QueryResult<Option<String>> {
+        insert(conn, room, &guest)?;
+        drop(guest);
+        Ok(None)
+    }
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    for wait in [Duration::ZERO, SHORT] {
+        assert_eq!(or_none(&mut conn, 7, wait).unwrap(), None);
+    }
+    let given_back = or_given_back(&mut conn, 7, "Ada".to_owned()).unwrap();
+    assert_eq!(given_back.as_deref(), Some("Ada"));
+    finish(held);
+    assert_eq!(committed(&db, 7).await, 0);
+    assert_eq!(or_none(&mut conn, 7, SHORT).unwrap(), Some(1));
+    assert_eq!(or_given_back(&mut conn, 7, "Ada".to_owned()).unwrap(), None);
+    let pid = pid_of(&mut conn);
+    db.terminate(pid).await;
+    or_none(&mut conn, 7, SHORT).unwrap_err();
+    assert_eq!(committed(&db, 7).await, 2);
+}
+
+type Connections = Pool<ConnectionManager<PgConnection>>;
+
+#[advisory_lock(
+    key = "room:<room>",
+    name = "room",
+    conn = pool.get().map_err(PoolError::new)?,
+)]
+fn book_when_told(
+    pool: &Connections,
+    room: i64,
+    begun: oneshot::Sender<()>,
+    go_on: &mpsc::Receiver<()>,
+) -> Result<(), Error> {
+    begun.send(()).unwrap();
+    go_on.recv().unwrap();
+    insert(conn, room, "Ada")?;
+    Ok(())
+}
+
+/// Everything runs on one thread, which also queries the server meanwhile.
+#[tokio::test]
+async fn the_executor_is_free_while_a_call_waits_for_its_lock() {
+    let db = database().await;
+    let pool = db.r2d2(1);
+    let mut holder = db.establish();
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    let (go, go_on) = mpsc::channel();
+    go.send(()).unwrap();
+    let (tell, _begun) = oneshot::channel();
+    let call = spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on));
+    db.until_waiting(key_of(7)).await;
+    held.finish(Ok::<_, Error>(())).unwrap();
+    call.await.unwrap().unwrap();
+    assert_eq!(committed(&db, 7).await, 1);
+}
+
+#[tokio::test]
+async fn the_lock_of_a_dropped_caller_is_held_until_its_body_ends() {
+    let db = database().await;
+    let pool = db.r2d2(1);
+    let (go, go_on) = mpsc::channel();
+    let (tell, begun) = oneshot::channel();
+    let handler =
+        spawn(async move { spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on)).await });
+    begun.await.unwrap();
+    handler.abort();
+    assert!(handler.await.unwrap_err().is_cancelled());
+    assert_eq!(db.locks().await.len(), 1);
+    go.send(()).unwrap();
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 1);
 }

@@ -5,7 +5,6 @@ use advisory_tests::blocking::book_unlocked;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 
-/// Books the room unless it is taken.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 pub(crate) fn book(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<bool> {
     book_unlocked(conn, room, guest)

@@ -3,6 +3,7 @@
 use crate::sync_job::{Brief, SyncJob, assert_lost, database, expire, row};
 use advisory_runtime::blocking::claim;
 use advisory_runtime::claim::{Claimed, End, Error, State};
+use advisory_tests::assert_matches;
 use advisory_tests::pauses::pause_thread;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -107,8 +108,7 @@ async fn a_blocking_renewal_in_a_transaction_is_refused() {
     let mut conn = db.establish();
     let job = next(&mut conn);
     let undone: Result<(), Error> = conn.transaction(|conn| {
-        let error = claim::renew(conn, &job).unwrap_err();
-        assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+        assert_matches!(claim::renew(conn, &job), Err(Error::InTransaction { .. }));
         claim::complete(conn, &job)?;
         Err(Error::Database(diesel::result::Error::RollbackTransaction))
     });
@@ -116,7 +116,6 @@ async fn a_blocking_renewal_in_a_transaction_is_refused() {
     assert_eq!(state_of(&mut conn, 1), State::Running);
 }
 
-/// Waits until this is so, by the server.
 fn until(conn: &mut Conn, condition: &str) {
     let counted = format!("(SELECT count(*) FROM sync_jobs WHERE {condition})");
     while diesel::select(diesel::dsl::sql::<BigInt>(&counted)).get_result::<i64>(conn) != Ok(1) {
@@ -196,7 +195,7 @@ async fn blocking_work_that_has_lost_its_claim_is_refused() {
             })
             .unwrap_err()
         };
-        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+        assert_matches!(error, Error::Lost { .. });
         let kept =
             "SELECT count(*) FROM sync_jobs WHERE locked_by = 'another#' AND completed_at IS NULL";
         assert_eq!(db.count(kept).await, 1);

@@ -4,7 +4,7 @@ use advisory_runtime::blocking::lease::{self, Error, Lease, LeaseGuard, Leases, 
 use advisory_runtime::{LockKey, blocking, monitor};
 use advisory_tests::blocking::{count, execute};
 use advisory_tests::leases::{Events, database, expire, key};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_matches};
 use diesel::Connection;
 use diesel::pg::PgConnection;
 use diesel::r2d2::{self, ConnectionManager, CustomizeConnection};
@@ -30,7 +30,6 @@ fn write(conn: &mut PgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks the server until it is so.
 fn until(conn: &mut PgConnection, claim: &str) {
     let since = Instant::now();
     while count(conn, &format!("SELECT count(*) WHERE {claim}")).unwrap() == 0 {
@@ -95,12 +94,10 @@ async fn a_blocking_body_that_returns_too_late_is_refused() {
         let lease = guard.lease().clone();
         sender.send(()).unwrap();
         let ran = guard.run(|| until_lost(&mut conn, &lease));
-        let error = ran.unwrap_err();
-        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+        assert_matches!(ran, Err(Error::Lost { .. }));
         let fenced = conn.transaction(|conn| lease.fence(conn));
-        assert!(matches!(fenced, Err(Error::Lost { .. })), "{fenced:?}");
-        let finished = guard.finish(Ok::<_, Error>(()));
-        assert!(matches!(finished, Err(Error::Lost { .. })), "{finished:?}");
+        assert_matches!(fenced, Err(Error::Lost { .. }));
+        assert_matches!(guard.finish(Ok::<_, Error>(())), Err(Error::Lost { .. }));
         let outside = lease.fence(&mut conn);
         assert!(matches!(outside, Err(Error::NotInTransaction { .. })));
     });
@@ -122,8 +119,7 @@ async fn a_blocking_body_past_its_max_hold_is_refused_and_released() {
                 execute(&mut conn, "SELECT 1").unwrap();
             }
         });
-        let error = ran.unwrap_err();
-        assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+        assert_matches!(ran, Err(Error::HoldExceeded { .. }));
         drop(lease::acquire(&pool, key("k")).unwrap());
     });
 }
@@ -161,8 +157,10 @@ async fn blocking_work_is_completed_once_and_a_rollback_is_refused() {
     let db = stage().await;
     let (pool, mut conn) = (db.r2d2(2), db.establish());
     without_a_runtime(|| {
-        let undone = credit(&pool, &mut conn, true).unwrap_err();
-        assert!(matches!(undone, Error::RolledBack { .. }), "{undone:?}");
+        assert_matches!(
+            credit(&pool, &mut conn, true),
+            Err(Error::RolledBack { .. })
+        );
         assert!(credit(&pool, &mut conn, false).unwrap());
         assert!(!credit(&pool, &mut conn, false).unwrap());
         assert_eq!(written(&mut conn), 1);
@@ -232,11 +230,13 @@ async fn an_exhausted_blocking_pool_refuses_and_its_leases_are_lost() {
         let ran = guard.run(|| {
             let mut conn = pool.get().unwrap();
             let wait = Duration::from_millis(50);
-            let refused = lease::acquire(&pool, key("other").wait(wait)).unwrap_err();
-            assert!(matches!(refused, Error::Pool(_)), "{refused:?}");
+            assert_matches!(
+                lease::acquire(&pool, key("other").wait(wait)),
+                Err(Error::Pool(_))
+            );
             until_lost(&mut conn, &lease);
         });
-        assert!(matches!(ran, Err(Error::Lost { .. })), "{ran:?}");
+        assert_matches!(ran, Err(Error::Lost { .. }));
         drop(guard);
         drop(lease::acquire(&pool, request().wait(GENEROUS)).unwrap());
     });
@@ -257,11 +257,9 @@ async fn a_blocking_call_ends_although_the_server_does_not_answer() {
         proxy.stop_forwarding();
         let since = Instant::now();
         let other = key("other").wait(Duration::from_millis(100));
-        let refused = leases.acquire(other).unwrap_err();
-        assert!(matches!(refused, Error::Pool(_)), "{refused:?}");
+        assert_matches!(leases.acquire(other), Err(Error::Pool(_)));
         until_lost(&mut db.establish(), &lease);
-        let finished = guard.finish(Ok::<_, Error>(()));
-        assert!(matches!(finished, Err(Error::Lost { .. })), "{finished:?}");
+        assert_matches!(guard.finish(Ok::<_, Error>(())), Err(Error::Lost { .. }));
         assert!(since.elapsed() < GENEROUS, "{:?}", since.elapsed());
         proxy.resume_forwarding();
     });
@@ -287,8 +285,7 @@ async fn each_step_of_the_table_runs_on_a_blocking_connection() {
     };
     let table = Table::from(named());
     without_a_runtime(|| {
-        let missing = table.list(&mut conn).unwrap_err();
-        assert!(matches!(missing, Error::MissingTable { .. }), "{missing:?}");
+        assert_matches!(table.list(&mut conn), Err(Error::MissingTable { .. }));
         for _ in 0..2 {
             table.set_up(&mut conn).unwrap();
         }
@@ -297,7 +294,7 @@ async fn each_step_of_the_table_runs_on_a_blocking_connection() {
         let mut guard = leases.acquire(&report).unwrap();
         let other = Report { month: 8 };
         let wrong = guard.run_holding(&other, |_| ());
-        assert!(matches!(wrong, Err(Error::NotHeld { .. })), "{wrong:?}");
+        assert_matches!(wrong, Err(Error::NotHeld { .. }));
         guard.run_holding(&report, |_| ()).unwrap();
         let lease = guard.lease().clone();
         assert!(leases.holds(&lease).unwrap());

@@ -14,7 +14,6 @@ use diesel::{Connection as _, ExecuteCopyFromDsl, QueryResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Where the body panics.
 #[derive(Clone, Copy, Debug)]
 enum Panics {
     Plainly,
@@ -38,7 +37,6 @@ enum Scope {
     Session,
 }
 
-/// Each scope with each panic.
 fn cases() -> impl Iterator<Item = (Scope, Panics)> {
     let inside = [Plainly, InATransaction, InANestedCall, InACopy];
     let by_hand = [AfterAFailedStatement, AfterACommitByHand, AfterABeginByHand];
@@ -55,7 +53,6 @@ diesel::table! {
     }
 }
 
-/// Writes in a transaction, and panics.
 fn panic_in(conn: &mut PgConnection, panics: Panics) -> QueryResult<()> {
     match panics {
         Plainly => {}
@@ -113,7 +110,6 @@ fn call<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> QueryResul
     }
 }
 
-/// Makes the call, and returns whether the panic propagated.
 fn is_caught<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> bool {
     catch_unwind(AssertUnwindSafe(|| call(conn, scope, panics))).is_err()
 }
@@ -194,18 +190,6 @@ async fn with_a_connection_that_the_function_took_from_a_pool() {
     goes_on(&mut pool.get().unwrap(), &db, "a panic").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_thread_that_panics_leaves_nothing() {
-    let db = database().await;
-    let pool = db.r2d2(1);
-    let thread = std::thread::spawn({
-        let pool = pool.clone();
-        move || in_xact(&mut pool.get().unwrap(), 7, Plainly)
-    });
-    assert!(thread.join().is_err());
-    goes_on(&mut pool.get().unwrap(), &db, "a thread's end").await;
-}
-
 /// The panic is caught between a nested call and the outer transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn caught_inside_a_transaction_only_the_lock_is_released() {
@@ -240,7 +224,6 @@ async fn caught_after_the_body_has_ended_it_nothing_is_written() {
     assert_eq!(db.locks().await, []);
 }
 
-/// Held by the guard, without the attribute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_that_is_unwound_rolls_back_and_releases() {
     let db = database().await;

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 type Pool = diesel::r2d2::Pool<ConnectionManager<PgConnection>>;
 
-/// Holds the key until a signal.
 #[advisory_lock(key = "queued:<room>", name = "queued", queue = 8, conn = pool.get()?)]
 fn first(
     pool: &Pool,

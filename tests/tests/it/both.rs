@@ -11,7 +11,6 @@
 
 use std::pin::Pin;
 
-/// The steps of a transaction.
 type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// Locked functions that insert a booking, one for each kind of lock.
@@ -21,6 +20,8 @@ macro_rules! functions {
             use super::*;
             functions!(@ plain, scope = "xact", $insert, [$($asynchronous)?], [$($await)*]);
             functions!(@ outermost, nested = "refuse", $insert, [$($asynchronous)?], [$($await)*]);
+            functions!(@ committed, isolation = "read committed", $insert, [$($asynchronous)?], [$($await)*]);
+            functions!(@ repeatable, isolation = "repeatable read", $insert, [$($asynchronous)?], [$($await)*]);
             functions!(@ strict, isolation = "serializable", $insert, [$($asynchronous)?], [$($await)*]);
             functions!(@ lasting, scope = "session", $insert, [$($asynchronous)?], [$($await)*]);
         }

@@ -21,7 +21,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Books the room unless it is taken.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 pub(crate) async fn book(
     conn: &mut AsyncPgConnection,
@@ -35,7 +34,6 @@ pub(crate) async fn book(
     Ok(true)
 }
 
-/// Books the room unless it is taken.
 #[advisory_lock(key = "room:<room>", name = "room", poll = "2ms")]
 pub(crate) async fn book_patiently(conn: &mut AsyncPgConnection, room: i64) -> Result<bool, Error> {
     if bookings(conn, room).await? > 0 {
@@ -102,32 +100,25 @@ pub(crate) struct RoomLock {
 }
 
 /// The state of the body when the future is dropped, or what it does instead.
-pub(crate) enum Body<'a> {
+pub(crate) enum Body {
     Idle(oneshot::Sender<()>),
-    Runs(&'a str),
     Waits,
     Panics,
 }
 
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-pub(crate) async fn work<C: Connection>(
-    conn: &mut C,
-    room: i64,
-    body: Body<'_>,
-) -> QueryResult<()> {
+pub(crate) async fn work<C: Connection>(conn: &mut C, room: i64, body: Body) -> QueryResult<()> {
     insert(conn.pg(), room, "half done").await?;
     match body {
         Body::Idle(reached) => {
             let _: Result<(), ()> = reached.send(());
             pending().await
         }
-        Body::Runs(sql) => execute(conn.pg(), sql).await.map(drop),
         Body::Waits => book(conn.pg(), 99, "nested").await.map(drop),
         Body::Panics => panic!("the body's own panic"),
     }
 }
 
-/// A locked function that calls another one on its connection, or none.
 #[cfg(debug_assertions)]
 macro_rules! locked {
     ($name:ident($id:ident) $key:literal $(, $more:ident = $value:tt)*) => {

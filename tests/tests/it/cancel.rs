@@ -4,7 +4,7 @@
 use crate::calls::{Body, book, work};
 use advisory_runtime::{Error, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, insert, key_of};
-use advisory_tests::futures::{caught, dropped, spawn};
+use advisory_tests::futures::{caught, dropped};
 use advisory_tests::pauses::pause;
 use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
@@ -25,7 +25,7 @@ async fn pools(db: &Database) -> [Pool; 2] {
 }
 
 impl Pool {
-    async fn work(&self, room: i64, body: Body<'_>) -> QueryResult<()> {
+    async fn work(&self, room: i64, body: Body) -> QueryResult<()> {
         match self {
             Self::Bb8(pool) => work(&mut pool.get().await.unwrap(), room, body).await,
             Self::Deadpool(pool) => work(&mut pool.get().await.unwrap(), room, body).await,
@@ -79,18 +79,6 @@ async fn dropped_in_the_body_rolls_back_and_frees_the_lock() {
 }
 
 #[tokio::test]
-async fn dropped_in_a_running_query_cancels_it() {
-    let db = database().await;
-    for pool in pools(&db).await {
-        let sleeping = async { db.until_active("SELECT pg_sleep(600)").await };
-        dropped(pool.work(7, Body::Runs("SELECT pg_sleep(600)")), sleeping).await;
-        db.until_quiet().await;
-        pool.works(&db, 8).await;
-        assert_eq!(committed(&db, 7).await, 0);
-    }
-}
-
-#[tokio::test]
 async fn dropped_while_a_nested_call_waits_frees_both() {
     let db = database().await;
     let mut holder = db.connect().await;
@@ -115,28 +103,6 @@ async fn a_panic_in_the_body_rolls_back_and_frees_the_lock() {
         pool.works(&db, 8).await;
         assert_eq!(committed(&db, 7).await, 0);
     }
-}
-
-#[tokio::test]
-async fn a_task_that_panics_or_is_aborted_leaves_nothing() {
-    let db = database().await;
-    let pool = db.deadpool(1);
-    let panics = spawn({
-        let pool = pool.clone();
-        async move { work(&mut pool.get().await.unwrap(), 7, Body::Panics).await }
-    });
-    assert!(panics.await.unwrap_err().is_panic());
-    db.until_quiet().await;
-    let (reach, reached) = oneshot::channel();
-    let aborted = spawn({
-        let pool = pool.clone();
-        async move { work(&mut pool.get().await.unwrap(), 7, Body::Idle(reach)).await }
-    });
-    reached.await.unwrap();
-    aborted.abort();
-    assert!(aborted.await.unwrap_err().is_cancelled());
-    db.until_quiet().await;
-    Pool::Deadpool(pool).works(&db, 7).await;
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::sync_job::{SyncJob, assert_lost, database, expire, next, row, state_o
 use advisory_runtime::claim::{self, Claimed, Error, State};
 use advisory_runtime::{blocking, monitor, xact};
 use advisory_tests::bookings::{finish, in_transaction};
-use advisory_tests::claims;
+use advisory_tests::{assert_matches, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, RunQueryDsl};
 
@@ -200,8 +200,7 @@ async fn a_test_transaction_renews_but_not_in_its_savepoints() {
     claim::renew(&mut conn, &job).await.unwrap();
     let nested: Result<(), Error> =
         in_transaction(&mut conn, async |conn| claim::renew(conn, &job).await).await;
-    let error = nested.unwrap_err();
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    assert_matches!(nested, Err(Error::InTransaction { .. }));
     claim::complete(&mut conn, &job).await.unwrap();
 }
 

@@ -72,7 +72,6 @@ async fn due(db: &Database) {
         .await;
 }
 
-/// Makes all claims expire this long ago.
 async fn expire(db: &Database, since: &str) {
     let expired = format!(
         "UPDATE job SET locked_until = clock_timestamp() - interval '{since}' WHERE locked_until IS NOT NULL"
@@ -80,13 +79,11 @@ async fn expire(db: &Database, since: &str) {
     db.run(&expired).await;
 }
 
-/// The server's clock in microseconds since 1970.
 async fn clock(db: &Database) -> i64 {
     db.count("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8")
         .await
 }
 
-/// Runs a body that fails.
 async fn fail(db: &Database, job: &Claimed<Job>, after: Option<Duration>) {
     let body = async { Err::<(), _>(failure("no such file")) };
     let run = claim::run(&db.bb8(2).await, job, End::Retry { after }, body).await;

@@ -3,7 +3,7 @@
 
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::statements::run;
-use advisory_tests::{Database, claims};
+use advisory_tests::{Database, assert_matches, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use uuid::Uuid;
@@ -58,8 +58,10 @@ async fn a_uuid_says_which_claim_holds_a_row() {
     let zombie = next(&mut conn).await.unwrap();
     db.run("UPDATE export SET claim_token = gen_random_uuid()")
         .await;
-    let lost = claim::complete(&mut conn, &zombie).await;
-    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+    assert_matches!(
+        claim::complete(&mut conn, &zombie).await,
+        Err(Error::Lost { .. })
+    );
     let found = claims::by_key::<Export>(&mut conn, zombie.id).await;
     assert!(found.is_none(), "held");
 }
@@ -140,7 +142,7 @@ async fn a_done_row_is_deleted_while_it_is_claimed() {
         claim::complete(&mut conn, &row).await,
         claim::delete(&mut conn, &row).await,
     ] {
-        assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+        assert_matches!(lost, Err(Error::Lost { .. }));
     }
     assert_eq!(db.count(LEFT).await, 1, "it is another worker's");
 }

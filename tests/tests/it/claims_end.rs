@@ -3,27 +3,16 @@
 
 use crate::sync_job::{Brief, assert_lost, brief, database, lock_rows, state_of, until};
 use advisory_runtime::Pool;
-use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
+use advisory_runtime::claim::{self, Claimed, End, Error, State};
 use advisory_tests::bookings::execute;
 use advisory_tests::claims::{self, failure, is_failure};
 use advisory_tests::settings::idle_bound;
 use advisory_tests::statements::run;
-use advisory_tests::{Database, Proxy, pid_of};
-use diesel::prelude::*;
+use advisory_tests::{Database, Proxy, assert_matches, pid_of};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::future::pending;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
-
-/// For work that blocks its thread until the claim is over, however soon that is.
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
-#[claim(ttl = "1s")]
-struct Briefest {
-    id: i64,
-}
 
 /// Waits until the claim lasts a second longer than it does now.
 async fn renewed(db: &Database, what: &str) {
@@ -53,9 +42,7 @@ async fn the_works_error_is_returned_even_if_the_pool_is_empty() {
 async fn a_job_fails_also_where_the_first_connection_for_it_is_lost() {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = bb8::Pool::builder().max_size(1).build(manager).await;
-    let (pool, mut conn) = (pool.unwrap(), db.connect().await);
+    let (pool, mut conn) = (Database::bb8_at(proxy.url(), 1).await, db.connect().await);
     for (on_err, state) in [(End::Release, State::Available), (End::Fail, State::Failed)] {
         let job = crate::sync_job::next(&mut conn).await;
         proxy.cut_before("advisory_claim");
@@ -77,8 +64,7 @@ async fn a_completion_without_an_answer_is_not_called_lost() {
         Ok(())
     })
     .await;
-    let error = result.unwrap_err();
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert_matches!(result, Err(Error::CommitUnknown { .. }));
     drop(other);
 }
 
@@ -143,31 +129,6 @@ async fn an_end_in_a_transaction_bounds_its_idle_time() {
 }
 
 #[tokio::test]
-async fn rolled_back_work_is_dropped_when_its_claim_is_taken_over() {
-    let db = database(1).await;
-    let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
-    let job = brief(&mut conn).await;
-    let (told, rolled_back) = oneshot::channel();
-    let work = claim::renew_while(&pool, &job, async {
-        let mut conn = Pool::connection(&pool).await.unwrap();
-        claims::roll_back(&mut conn, async |conn| claim::complete(conn, &job).await).await;
-        drop(conn);
-        told.send(()).unwrap();
-        pending::<()>().await;
-    });
-    let taken_over = async {
-        rolled_back.await.unwrap();
-        renewed(&db, "a second's renewals").await;
-        db.run("UPDATE sync_jobs SET locked_by = 'another'").await;
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(60), async {
-        tokio::join!(work, taken_over)
-    });
-    let (kept, ()) = ended.await.expect("the work continues forever");
-    assert_lost(kept);
-}
-
-#[tokio::test]
 async fn a_claim_is_renewed_while_work_uses_the_whole_pool() {
     let db = database(1).await;
     let mut conn = db.connect().await;
@@ -219,13 +180,6 @@ async fn a_row_that_is_not_seen_beside_the_pool_is_not_lost() {
 
 #[tokio::test]
 async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
-    /// Its end waits for the row, because of the trigger.
-    #[derive(Debug, Queryable, Selectable, Claim)]
-    #[diesel(table_name = crate::sync_job::sync_jobs)]
-    #[claim(ttl = "3s", renew = "1s")]
-    struct Triggered {
-        id: i64,
-    }
     let db = database(1).await;
     db.run(
         "CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; \
@@ -233,9 +187,7 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
     )
     .await;
     let (pool, mut conn, mut other) = (db.bb8(4).await, db.connect().await, db.connect().await);
-    let job = claim::next::<Triggered>("worker").first(&mut conn).await;
-    let job = job.unwrap().unwrap();
-    assert_eq!(job.id, 1);
+    let job = brief(&mut conn).await;
     let mut own = db.connect().await;
     lock_rows(&mut other).await;
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
@@ -258,8 +210,7 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
         Ok(())
     })
     .await;
-    let error = result.unwrap_err();
-    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert_matches!(result, Err(Error::CommitUnknown { .. }));
 }
 
 /// Refuses every completion, or the first three, for one of the errors.
@@ -314,16 +265,11 @@ async fn a_job_whose_end_is_dropped_ends_in_the_background() {
     }
 }
 
-/// Runs a job whose completion is always refused, and returns it.
 async fn refused(db: &Database) -> Claimed<Brief> {
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
     let job = brief(&mut conn).await;
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async { Ok(()) }).await;
-    let error = result.unwrap_err();
-    assert!(
-        matches!(&error, Error::Database(source) if source.to_string() == "not today"),
-        "{error:?}"
-    );
+    assert_matches!(result, Err(Error::Database(source)) if source.to_string() == "not today");
     job
 }
 
@@ -359,25 +305,6 @@ async fn a_conflict_in_a_transaction_is_reported_as_it_is() {
         panic!("{refused:?}")
     };
     assert!(matches!(kind, DatabaseErrorKind::SerializationFailure));
-}
-
-/// A renewal that waits for its row is refused if the claim expires meanwhile.
-#[tokio::test]
-async fn a_claim_that_expires_while_its_row_is_locked_is_lost() {
-    let db = database(1).await;
-    let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let pid = pid_of(&mut conn).await;
-    let job: Claimed<Briefest> = claims::first(&mut conn).await.unwrap();
-    lock_rows(&mut other).await;
-    let expired = async {
-        db.until_blocked(pid).await;
-        let left = "SELECT 'left' FROM sync_jobs WHERE locked_until > clock_timestamp()";
-        db.until_empty(Duration::from_secs(60), "the expiry", left)
-            .await;
-        run(&mut other, "COMMIT").await;
-    };
-    let (renewed, ()) = tokio::join!(claim::renew(&mut conn, &job), expired);
-    assert_lost(renewed);
 }
 
 /// A cancel request can reach a commit, whose answer then is 57014. Here the end waits in a

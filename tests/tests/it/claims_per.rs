@@ -5,7 +5,7 @@ use advisory_runtime::claim::{self, Claim, Claimed, Error};
 use advisory_runtime::{blocking, xact};
 use advisory_tests::bookings::{execute, finish};
 use advisory_tests::statements::{explain, names, run};
-use advisory_tests::{Database, Proxy, claims};
+use advisory_tests::{Database, Proxy, assert_matches, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::{Duration, Instant};
@@ -436,8 +436,7 @@ async fn an_error_of_the_statements_is_reported_at_once() {
     let mut conn = db.connect().await;
     db.run("ALTER TABLE job DROP COLUMN attempts").await;
     for next in [claim::next::<One>("worker"), claim::next("worker").key(1)] {
-        let refused = next.first(&mut conn).await;
-        assert!(matches!(refused, Err(Error::Database(_))), "{refused:?}");
+        assert_matches!(next.first(&mut conn).await, Err(Error::Database(_)));
     }
     execute(&mut conn, "SELECT 1").await.unwrap();
 }

@@ -22,7 +22,6 @@ struct Parcel {
     id: i64,
 }
 
-/// The rows that are claimed while none ends.
 async fn claimed(conn: &mut AsyncPgConnection) -> Vec<i64> {
     let mut ids = Vec::new();
     while let Some(job) = claims::first::<Parcel>(conn).await {

@@ -179,7 +179,6 @@ struct Shared {
     most: AtomicU32,
     /// The names of workers that have lost their connection and work on nothing any more.
     gone: Mutex<Vec<String>>,
-    /// How often a worker has tried to claim.
     tries: AtomicU32,
     tried: Notify,
     is_over: AtomicBool,

@@ -5,10 +5,7 @@ use crate::sync_job::{SyncJob, database, next, state_of};
 use advisory_runtime::Pool as _;
 use advisory_runtime::claim::{self, End, Error, State};
 use advisory_tests::futures::spawn;
-use advisory_tests::{Bouncer, left_out};
-use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
+use advisory_tests::{Bouncer, Database, left_out};
 
 const WHAT: &str = "claims behind a pooler";
 
@@ -21,8 +18,7 @@ async fn claims_work_behind_a_pooler_that_tracks_statements() {
         Ok(bouncer) => bouncer,
         Err(why) => return left_out(WHAT, why),
     };
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(bouncer.url(&db));
-    let pool = Pool::builder(manager).max_size(4).build().unwrap();
+    let pool = Database::deadpool_at(bouncer.url(&db), 4);
     let workers = (0..4).map(|_| {
         let pool = pool.clone();
         spawn(async move {

@@ -38,7 +38,6 @@ async fn with_column(of_type: &str) -> Database {
     db
 }
 
-/// Records the server's time.
 async fn note(db: &Database) {
     db.run("DELETE FROM before; INSERT INTO before VALUES (clock_timestamp())")
         .await;

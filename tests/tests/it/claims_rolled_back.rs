@@ -5,7 +5,6 @@ use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claimed, End, Error, State};
 use advisory_tests::statements::run;
 use advisory_tests::{Database, OwnServer, Proxy, left_out, owns_server};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::future::pending;
 use std::time::Duration;
@@ -13,19 +12,11 @@ use tokio::time::timeout;
 
 const GENEROUS: Duration = Duration::from_secs(60);
 
-async fn pool(url: &str) -> bb8::Pool<AsyncPgConnection> {
-    let manager = AsyncDieselConnectionManager::new(url);
-    let pool = bb8::Pool::builder().max_size(3).build(manager).await;
-    pool.unwrap()
-}
-
-/// Waits until the claim has expired, as others see it.
 async fn until_expired(db: &Database) {
     let left = "SELECT locked_until FROM sync_jobs WHERE locked_until > clock_timestamp()";
     db.until_empty(GENEROUS, "the expiry", left).await;
 }
 
-/// Commits a transaction, or rolls it back.
 fn end(commits: bool) -> Result<(), Error> {
     let rollback = Error::Database(diesel::result::Error::RollbackTransaction);
     commits.then_some(()).ok_or(rollback)
@@ -65,7 +56,7 @@ async fn rolled_back_work_is_dropped_after_the_expiry() {
 async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let pool = pool(proxy.url()).await;
+    let pool = Database::bb8_at(proxy.url(), 3).await;
     let (mut conn, mut own) = (db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let work = claim::renew_while(&pool, &job, async {
@@ -92,7 +83,7 @@ async fn rolled_back_work_is_dropped_after_another_claim_was_seen() {
 async fn ended_late(commits: bool, is_nested: bool, is_released: bool) -> Result<(), Error> {
     let db = database(1).await;
     let proxy = Proxy::start(&db).await;
-    let pool = pool(proxy.url()).await;
+    let pool = Database::bb8_at(proxy.url(), 3).await;
     let (mut conn, mut own) = (db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let work = claim::run(&pool, &job, End::Fail, async {
@@ -162,7 +153,7 @@ async fn a_transaction_that_a_crash_has_lost_is_rolled_back() {
     server.start_again().await;
     let mut conn = connect().await;
     let job = crate::sync_job::next(&mut conn).await;
-    let pool = pool(server.url()).await;
+    let pool = Database::bb8_at(server.url(), 3).await;
     let mut earlier = connect().await;
     let done = claim::run(&pool, &job, End::Fail, async {
         // Another number that the crash loses.

@@ -4,8 +4,8 @@
 use crate::sync_job::{Brief, brief, database, row, state_of};
 use advisory_runtime::claim::{self, Claimed, End, Error, State};
 use advisory_runtime::{Pool, PoolError};
-use advisory_tests::Database;
 use advisory_tests::futures::{caught, spawn};
+use advisory_tests::{Database, assert_matches};
 use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-/// Records when it was dropped.
 struct Dropped<'a>(&'a OnceLock<Instant>);
 
 impl Drop for Dropped<'_> {
@@ -96,11 +95,7 @@ async fn a_lost_claims_work_is_dropped_or_gets_an_error_and_the_next_claim_is_ke
             if returns { Ok(()) } else { never(guard).await }
         })
         .await;
-        let error = result.unwrap_err();
-        assert!(
-            matches!(error, Error::Lost { source: None, .. }),
-            "{error:?}"
-        );
+        assert_matches!(result, Err(Error::Lost { source: None, .. }));
         assert!(dropped.get().is_some());
         until(
             &db,

@@ -3,7 +3,7 @@
 
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Worker};
 use advisory_tests::bookings::in_transaction;
-use advisory_tests::{Database, claims};
+use advisory_tests::{Database, assert_matches, claims};
 use diesel::prelude::*;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
@@ -185,8 +185,10 @@ async fn a_row_that_a_trigger_archives_is_ended() {
         assert_eq!(job.id, id);
         claim::complete(&mut conn, &job).await.unwrap();
         assert!(job.is_finished());
-        let again = claim::complete(&mut conn, &job).await.unwrap_err();
-        assert!(matches!(again, Error::Lost { .. }), "{again:?}");
+        assert_matches!(
+            claim::complete(&mut conn, &job).await,
+            Err(Error::Lost { .. })
+        );
     }
     let job = claims::first::<Archived>(&mut conn).await.unwrap();
     in_transaction(&mut conn, async |conn| claim::complete(conn, &job).await)

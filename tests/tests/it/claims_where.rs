@@ -19,15 +19,15 @@ diesel::table! {
     }
 }
 
+/// Without a `run_at`, the count in the order puts a failed row behind the others.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = task)]
-#[claim(attempts, max_attempts = 2)]
+#[claim(attempts, max_attempts = 2, order = "attempts, id")]
 struct Task {
     id: i64,
     status: String,
 }
 
-/// Eight tasks, of which the even ones are mail.
 async fn tasks() -> Database {
     let db = Database::create().await;
     db.run(
@@ -98,20 +98,12 @@ async fn a_claim_sets_a_status_of_the_users() {
     assert!(error.to_string().contains("locked_by"), "{error}");
 }
 
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = task)]
-#[claim(attempts, max_attempts = 2, order = "attempts, id")]
-struct Ordered {
-    id: i64,
-}
-
-/// Without a `run_at`, the count in the order puts a failed row behind the others.
 #[tokio::test]
 async fn rows_without_a_time_are_retried_in_turn() {
     let db = tasks().await;
     let (mut conn, pool) = (db.connect().await, db.bb8(2).await);
     let mut tried = Vec::new();
-    while let Some(job) = claims::first::<Ordered>(&mut conn).await {
+    while let Some(job) = claims::first::<Task>(&mut conn).await {
         tried.push(job.id);
         let work = async { Err::<(), _>(claim::Error::from(diesel::result::Error::NotFound)) };
         let retry = End::Retry { after: None };

@@ -1,7 +1,7 @@
 //! A worker fetches ahead and ends rows together: each job is done once, none waits here for long,
 //! and few statements do it.
 
-use crate::mails::{Mail, OPEN, mail, mails, mails_that, until_empty, work};
+use crate::mails::{Brief, Mail, OPEN, mail, mails, mails_that, until_empty, work};
 use advisory_runtime::Pool as _;
 use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Event, Worker};
 use advisory_tests::Database;
@@ -15,14 +15,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Rows that wait are given back after a second.
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(ttl = "4s", run_at, attempts)]
-struct Brief {
-    id: i64,
-}
-
 /// Its attempts count, and it is deleted when it is done.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = mail)]
@@ -35,7 +27,6 @@ const GENEROUS: Duration = Duration::from_secs(60);
 const NEVER: Duration = Duration::from_secs(3600);
 const DONE: &str = "completed_at IS NOT NULL";
 
-/// Records each statement that updates, and how many rows it completes.
 async fn record_statements(db: &Database) {
     db.run(
         "CREATE TABLE statement (completed int8 NOT NULL);

@@ -1,9 +1,8 @@
 //! How a worker stops, and what does not stop it.
 
-use crate::mails::{Mail, OPEN, mail, mails, mails_that, until_empty, work};
-use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
-use advisory_tests::Proxy;
-use diesel::{Queryable, Selectable};
+use crate::mails::{Mail, OPEN, mails, mails_that, until_empty, work};
+use advisory_runtime::claim::{Claimed, Error, Worker};
+use advisory_tests::{Database, Proxy};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::bb8::Pool;
@@ -13,14 +12,6 @@ use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{Barrier, Notify};
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = mail)]
-#[claim(ttl = "5m", run_at)]
-struct Noted {
-    id: i64,
-    error_message: Option<String>,
-}
 
 #[tokio::test]
 async fn a_worker_drops_bodies_after_its_grace_and_gives_their_attempt_back() {
@@ -52,8 +43,7 @@ async fn a_worker_drops_bodies_after_its_grace_and_gives_their_attempt_back() {
 async fn a_worker_returns_although_the_server_does_not_answer() {
     let db = mails(1).await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = Pool::builder().max_size(3).build(manager).await.unwrap();
+    let pool = Database::bb8_at(proxy.url(), 3).await;
     let stopped = Notify::new();
     let worker = Worker::new(&pool, "w").until(stopped.notified());
     let since = Instant::now();
@@ -69,19 +59,6 @@ async fn a_worker_returns_although_the_server_does_not_answer() {
         since.elapsed()
     );
     proxy.resume_forwarding();
-}
-
-async fn deliver(_: Claimed<Mail>) -> Result<(), Error> {
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_worker_stops_when_it_finds_no_row() {
-    let db = mails(9).await;
-    let pool = db.bb8(3).await;
-    let worker = Worker::new(&pool, "w").concurrency(2).until_empty();
-    worker.run(deliver).await.unwrap();
-    assert_eq!(mails_that(&db, OPEN).await, 0);
 }
 
 /// A body that is done at once. Of one of the mails it panics when it is dropped.
@@ -149,7 +126,7 @@ async fn a_worker_claims_on_after_the_type_of_a_column_has_changed() {
         db.run("INSERT INTO mail (id) VALUES (100)").await;
         until_empty(&db, "the mail after the change", OPEN).await;
     });
-    let ran = worker.run(async |job: Claimed<Noted>| {
+    let ran = worker.run(async |job: Claimed<Mail>| {
         assert_eq!(job.error_message, None);
         done.lock().unwrap().push(job.id);
         first.notify_one();

@@ -204,7 +204,7 @@ async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
     assert_eq!((ended.recv().await, ended.recv().await), (Some(2), None));
 }
 
-/// The ttl is three seconds, and the pool's only connection is the body's.
+/// The ttl is four seconds, and the pool's only connection is the body's.
 #[tokio::test]
 async fn rows_are_renewed_while_a_thread_works() {
     let db = mails(1).await;

@@ -5,9 +5,6 @@ use crate::mails::{Limited, Mail, OPEN, mails, mails_that, until_empty, work};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
 use advisory_tests::{Bouncer, Database, left_out};
-use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -162,8 +159,7 @@ async fn behind_a_pooler_it_polls_and_says_so() {
         Ok(bouncer) => bouncer,
         Err(why) => return left_out("a worker behind a pooler", why),
     };
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(bouncer.url(&db));
-    let pool = Pool::builder(manager).max_size(3).build().unwrap();
+    let pool = Database::deadpool_at(bouncer.url(&db), 3);
     let heard = Heard::default();
     let _guard = tracing::subscriber::set_default(heard.clone());
     let worker = Worker::new(&pool, "worker").poll(Duration::from_millis(20));

@@ -115,20 +115,6 @@ async fn a_refused_nested_call_undoes_nothing_but_itself() {
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
 }
 
-/// Whether it was committed is unknown.
-#[tokio::test]
-async fn dropped_in_the_commit_the_connection_is_closed() {
-    let db = database().await;
-    let mut conn = db.connect().await;
-    let pid = pid_of(&mut conn).await;
-    let held = xact::begin(&mut conn, 1).await.unwrap();
-    let finished = is_ready_within(1, held.finish(Ok::<_, Error>(()))).await;
-    assert!(!finished);
-    assert_closed(&mut conn, "a dropped commit").await;
-    until_ended(&db, pid, "a dropped commit").await;
-    db.until_quiet().await;
-}
-
 #[tokio::test]
 async fn a_connection_that_diesels_own_dropped_begin_left_is_refused() {
     let db = database().await;

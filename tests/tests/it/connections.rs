@@ -1,7 +1,6 @@
 //! The sources of a connection, and the forms of functions that take one.
 
 use advisory_runtime::{Connection, Error, advisory_lock};
-use advisory_tests::assert_matches;
 use advisory_tests::bookings::{committed, database, insert};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
@@ -234,19 +233,6 @@ async fn every_shape_of_function_locks_and_commits() {
     db.until_quiet().await;
 }
 
-#[tokio::test]
-async fn the_pools_own_error_arrives_as_itself() {
-    let db = database().await;
-    let pool = db.deadpool(1);
-    pool.close();
-    let repository = Repository {
-        pool,
-        tenant: "t".into(),
-    };
-    let error = repository.book(1).await.unwrap_err();
-    assert_matches!(error, RepositoryError::Pool(_));
-}
-
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn with_bounds<F: Fn(i64) -> i64 + Send, T: Into<(i64, i64)>>(
     conn: &mut AsyncPgConnection,
@@ -258,7 +244,6 @@ async fn with_bounds<F: Fn(i64) -> i64 + Send, T: Into<(i64, i64)>>(
     insert(conn, shift(room), &guest.to_string()).await
 }
 
-/// A trait that services use; only the PostgreSQL implementation is locked.
 #[async_trait::async_trait]
 trait Rooms {
     async fn book(&mut self, room: i64, guest: &str) -> QueryResult<usize>;

@@ -42,7 +42,6 @@ async fn by_hand(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i32> {
     .await
 }
 
-/// The kind of call.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Locked,

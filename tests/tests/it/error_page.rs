@@ -50,7 +50,6 @@ fn name(text: &str) -> String {
         .collect()
 }
 
-/// The errors of a page and their texts.
 fn shown(page: &str) -> Vec<(String, String)> {
     let parts = page.split("\n# ").skip(1).map(|part| {
         let text = part.split("```text\n").nth(1).unwrap_or_default();
@@ -91,7 +90,6 @@ fn a_locks_error_mentions_no_lease_and_no_claim() {
     }
 }
 
-/// The form on the page.
 fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
     match Error::find(error).as_deref() {
         Some(Error::NotAvailable { .. }) => 409, // Conflict: held

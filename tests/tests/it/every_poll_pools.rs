@@ -61,7 +61,6 @@ impl Network {
     }
 }
 
-/// A pool of one connection.
 enum Pool {
     Bb8(bb8::Pool<AsyncPgConnection>),
     Deadpool(deadpool::Pool<AsyncPgConnection>),

@@ -37,7 +37,6 @@ pub(crate) async fn open(gate: Gate) {
     );
 }
 
-/// A run that reports its steps.
 pub(crate) fn telling(
     source: impl MigrationSource<Pg> + Send + 'static,
 ) -> (Migrator, UnboundedReceiver<Step>) {
@@ -63,7 +62,6 @@ pub(crate) async fn assert_migrated(db: &Database) {
     db.until_no_locks().await;
 }
 
-/// Both kinds of connections.
 pub(crate) async fn both<S>(db: &Database, source: S) -> [Result<Report, Error>; 2]
 where
     S: MigrationSource<Pg> + Clone + Send + 'static,

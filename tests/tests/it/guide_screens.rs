@@ -33,7 +33,6 @@ fn block(page: &str, words: &str) -> String {
     block.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A line without its numbers and their units.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for part in line.split_inclusive(|letter: char| !letter.is_ascii_digit()) {
@@ -54,7 +53,6 @@ async fn named(db: &Database) -> AsyncPgConnection {
     conn
 }
 
-/// The names of the locks on the pages.
 struct Room(i64);
 
 impl LockKey for Room {

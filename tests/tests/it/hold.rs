@@ -61,7 +61,6 @@ async fn strict(
     body(conn, room, does).await
 }
 
-/// The body has its own transaction.
 #[advisory_lock(key = "room:<room>", name = "room", max_hold = bound, scope = "session")]
 async fn in_session(
     conn: &mut AsyncPgConnection,

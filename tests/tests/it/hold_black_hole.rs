@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 /// busy machine.
 const A_FEW_SECONDS: Duration = Duration::from_secs(8);
 
-/// The state of the body when the network fails.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     Idles,

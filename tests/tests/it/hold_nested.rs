@@ -20,7 +20,6 @@ const BRIEF: Duration = Duration::from_millis(15);
 /// machine is busy, and the round begins again.
 const IN_TIME: Duration = Duration::from_millis(90);
 
-/// The state of the body when it is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     /// In the message that begins or ends a transaction: it awaits nothing else.
@@ -29,9 +28,7 @@ enum Body {
     BeginsAndEndsInside,
     /// Between two statements of its own transaction.
     Idles,
-    /// The same, inside another locked call.
     IdlesUnderLock,
-    /// The same, inside two.
     IdlesUnderLocks,
 }
 
@@ -76,7 +73,6 @@ async fn bounded(conn: &mut AsyncPgConnection, room: i64, does: Body) -> QueryRe
     }
 }
 
-/// What surrounds the nested call.
 #[derive(Clone, Copy, Debug)]
 enum Around {
     Transaction,
@@ -112,7 +108,6 @@ async fn call(conn: &mut AsyncPgConnection, does: Body, what: &str) -> QueryResu
     Ok(())
 }
 
-/// Returns whether the call ended in time.
 async fn round(conn: &mut AsyncPgConnection, around: Around, does: Body, what: &str) -> bool {
     let end = match around {
         Around::Transaction => {
@@ -195,7 +190,6 @@ async fn a_body_dropped_in_a_transaction_keeps_diesels_count_right() {
     db.until_quiet().await;
 }
 
-/// What the body of a session-level call calls.
 #[derive(Clone, Copy, Debug)]
 enum Inner {
     Session,

@@ -1,9 +1,9 @@
 //! `max_hold` and the session's own timeouts: the server's settings during the call, and
 //! afterwards.
 
+use crate::observers::again;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::bookings::{database, run};
-use advisory_tests::futures::spawn_blocking;
 use advisory_tests::settings::{setting, settings};
 use advisory_tests::{Database, Proxy, assert_error, left_out};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -173,19 +173,8 @@ async fn the_client_check_lasts_as_long_as_a_session_level_lock() {
 async fn a_server_that_refuses_the_client_check_is_asked_without_it() {
     const TEST: &str = "ADVISORY_TEST_OF_THIS_PROCESS";
     if std::env::var_os(TEST).is_none() {
-        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-        alone.args([
-            "--exact",
-            "hold_settings::a_server_that_refuses_the_client_check_is_asked_without_it",
-        ]);
-        let ended = spawn_blocking(move || {
-            advisory_tests::share_template(&mut alone);
-            alone.env(TEST, "1").output()
-        });
-        let ended = ended.await.unwrap().unwrap();
-        let said = String::from_utf8_lossy(&ended.stdout);
-        assert!(said.contains("1 passed"), "{said}");
-        return;
+        let this = "hold_settings::a_server_that_refuses_the_client_check_is_asked_without_it";
+        return again(&[this], TEST, "1").await;
     }
     let db = database().await;
     let proxy = Proxy::start(&db).await;

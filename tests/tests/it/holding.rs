@@ -24,7 +24,6 @@ struct GuestLock<'n> {
     name: &'n str,
 }
 
-/// Whether the server has one holder of the lock, and no waiter.
 async fn is_held(db: &Database, lock: &SlotLock) -> bool {
     let locks = db.locks().await;
     let key = LockedKey::Bigint(match lock.key() {
@@ -39,7 +38,6 @@ async fn is_held(db: &Database, lock: &SlotLock) -> bool {
     granted == [true]
 }
 
-/// Books the room of the witness.
 async fn book(
     conn: &mut AsyncPgConnection,
     slot: Holding<'_, SlotLock>,

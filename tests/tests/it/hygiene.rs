@@ -58,7 +58,6 @@ async fn names_coercions_and_returns_are_the_users_own() {
     assert_eq!(committed(&db, 7).await, 0);
 }
 
-/// Checks when it is dropped whether the lock is held.
 struct Observed {
     name: &'static str,
     observer: Arc<Mutex<PgConnection>>,

@@ -12,13 +12,11 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Signals that the lock is held, and waits for a signal.
 struct Turn {
     held: oneshot::Sender<()>,
     go_on: oneshot::Receiver<()>,
 }
 
-/// The start of each instance.
 async fn build(conn: &mut AsyncPgConnection, turn: Option<Turn>) -> QueryResult<()> {
     if let Some(Turn { held, go_on }) = turn {
         held.send(()).unwrap();

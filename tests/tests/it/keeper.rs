@@ -1,8 +1,8 @@
 //! The keeper: rows are renewed and ended whatever the program's own threads, runtime and pool do.
 
-use advisory_runtime::Wait;
+use crate::sync_job::{self, Brief, SCHEMA};
 use advisory_runtime::blocking::{self, WithUrl};
-use advisory_runtime::claim::{self, Claim, Claimed, End};
+use advisory_runtime::claim::{self, Claimed, End};
 use advisory_runtime::lease::{Error, Request, Source};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, key};
@@ -17,23 +17,6 @@ use tokio::runtime::{Builder, Runtime};
 const TTL: Duration = Duration::from_secs(4);
 const GENEROUS: Duration = Duration::from_secs(30);
 
-diesel::table! {
-    brief_jobs (id) {
-        id -> BigInt,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-    }
-}
-
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = brief_jobs)]
-#[claim(order = "id", ttl = "4s")]
-struct BriefJob {
-    id: i64,
-}
-
-/// Keeps the thread, as a computation does.
 fn block_thread(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -60,11 +43,8 @@ fn block_both() {
 
 async fn jobs(count: u32) -> Database {
     let db = database().await;
-    db.run(&format!(
-        "CREATE TABLE brief_jobs (id bigserial PRIMARY KEY, locked_until timestamptz, locked_by text, completed_at timestamptz); \
-         INSERT INTO brief_jobs SELECT FROM generate_series(1, {count})"
-    ))
-    .await;
+    db.run(&format!("{SCHEMA}; {}", sync_job::jobs(count)))
+        .await;
     db
 }
 
@@ -111,7 +91,7 @@ fn a_body_that_blocks_every_thread_for_three_ttl_keeps_its_claim() {
         };
         let body = async move {
             let mut conn = pool.get().await.unwrap();
-            let job: Claimed<BriefJob> = claim::next("w").first(&mut conn).await.unwrap().unwrap();
+            let job: Claimed<Brief> = claim::next("w").first(&mut conn).await.unwrap().unwrap();
             let blocked = async {
                 block_both();
                 drop(conn);
@@ -122,7 +102,7 @@ fn a_body_that_blocks_every_thread_for_three_ttl_keeps_its_claim() {
         let spawned = runtime.spawn(body);
         runtime.block_on(spawned).unwrap().unwrap();
     }
-    let done = "SELECT count(*) FROM brief_jobs WHERE completed_at IS NOT NULL";
+    let done = "SELECT count(*) FROM sync_jobs WHERE completed_at IS NOT NULL";
     assert_eq!(server.block_on(db.count(done)), 2);
 }
 
@@ -138,9 +118,9 @@ fn a_late_body_is_told_that_its_row_was_taken_away() {
     let mut other = db.establish();
     let lost: Result<(), claim::Error> = runtime.block_on(async move {
         let mut conn = pool.get().await.unwrap();
-        let job: Claimed<BriefJob> = claim::next("w").first(&mut conn).await.unwrap().unwrap();
+        let job: Claimed<Brief> = claim::next("w").first(&mut conn).await.unwrap().unwrap();
         let blocked = async {
-            let taken = "UPDATE brief_jobs SET locked_by = 'somebody else'";
+            let taken = "UPDATE sync_jobs SET locked_by = 'somebody else'";
             diesel::sql_query(taken).execute(&mut other).unwrap();
             block_thread(TTL);
             Ok(())
@@ -160,7 +140,7 @@ fn a_blocking_program_without_a_runtime_keeps_its_rows_while_its_pool_is_exhaust
     let mut guard = blocking::lease::acquire(&pool, key("k").ttl(TTL)).unwrap();
     let ran = guard.run(|| {
         let mut conn = blocking::Pool::connection(&pool).unwrap();
-        let job: Claimed<BriefJob> = blocking::claim::next("w")
+        let job: Claimed<Brief> = blocking::claim::next("w")
             .first(&mut conn)
             .unwrap()
             .unwrap();
@@ -192,15 +172,4 @@ fn a_lease_is_released_after_its_runtime_has_ended() {
     drop(guard);
     let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
     server.block_on(db.until_empty(GENEROUS, "the release", held));
-}
-
-#[tokio::test]
-async fn a_try_for_a_lease_ends_although_the_pool_is_exhausted() {
-    let db = database().await;
-    let pool = db.deadpool(1);
-    let _conn = pool.get().await.unwrap();
-    let since = Instant::now();
-    let tried = pool.leases().acquire(key("k").wait(Wait::Never)).await;
-    assert_matches!(tried, Err(Error::Pool(_)));
-    assert!(since.elapsed() < GENEROUS, "{:?}", since.elapsed());
 }

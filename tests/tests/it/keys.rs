@@ -9,7 +9,6 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use uuid::Uuid;
 
-/// The one key that is locked now.
 async fn locked(db: &Database) -> QueryResult<i64> {
     match db.locks().await.as_slice() {
         [lock] => match lock.key {

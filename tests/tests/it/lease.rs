@@ -2,12 +2,12 @@
 
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_runtime::{LockKey, Wait};
-use advisory_tests::bookings::{execute, in_transaction};
+use advisory_tests::bookings::{execute, in_transaction, run};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     Events, Pool, database, expire, key, leases_at, once, until_refused, until_renewed,
 };
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_matches};
 use diesel::dsl::sql;
 use diesel::sql_types::BigInt;
 use diesel_async::RunQueryDsl;
@@ -45,12 +45,12 @@ async fn a_free_key_is_granted_and_a_held_one_is_not() {
     // Without a `wait` the session's timeout applies.
     let pool = db.deadpool(1);
     let mut conn = pool.get().await.unwrap();
-    execute(&mut conn, "SET lock_timeout = '50ms'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET lock_timeout = '50ms'").await;
     drop(conn);
-    let error = once(&Leases::new(pool), Request::text("k")).await;
-    assert!(matches!(error, Err(Error::Held { .. })), "{error:?}");
+    assert_matches!(
+        once(&Leases::new(pool), Request::text("k")).await,
+        Err(Error::Held { .. })
+    );
 }
 
 #[tokio::test]
@@ -82,8 +82,10 @@ async fn an_expired_lease_is_taken_over_and_its_holder_can_do_nothing() {
     let new = leases.acquire(key("k").renew(BRIEF)).await.unwrap();
     assert!(new.lease().token() > old.token());
     assert!(!Table::new().release(&mut conn, &old).await.unwrap());
-    let ended = kept.finish(Ok::<_, Error>(())).await;
-    assert!(matches!(ended, Err(Error::Lost { .. })), "{ended:?}");
+    assert_matches!(
+        kept.finish(Ok::<_, Error>(())).await,
+        Err(Error::Lost { .. })
+    );
     assert!(!old.is_held() && !leases.holds(&old).await.unwrap());
     assert!(leases.holds(new.lease()).await.unwrap());
     until_renewed(new.lease()).await;
@@ -241,9 +243,7 @@ async fn a_keep_that_waits_for_a_row_counts_from_after_the_wait() {
     let held = leases_at(db.url(), 1).acquire(key("k").keep(HOUR)).await;
     let held = held.unwrap();
     execute(&mut admin, "BEGIN").await.unwrap();
-    execute(&mut admin, "SELECT FROM advisory_lease FOR UPDATE")
-        .await
-        .unwrap();
+    run(&mut admin, "SELECT FROM advisory_lease FOR UPDATE").await;
     let kept = spawn(held.finish(Ok::<_, Error>(())));
     // This test is about the wait: time has to pass in it.
     until_keep_waits(&db).await;

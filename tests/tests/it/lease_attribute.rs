@@ -2,9 +2,9 @@
 
 use advisory_runtime::lease::{Error, FencingToken, Leases, Table};
 use advisory_runtime::{LockKey, advisory_lease};
-use advisory_tests::Database;
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, expire};
+use advisory_tests::{Database, assert_matches};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -39,7 +39,6 @@ impl Service {
         AtomicUsize::load(&self.calls, Ordering::Relaxed)
     }
 
-    /// Handles each webhook once.
     #[advisory_lease(
         key = "webhook:<id>",
         pool = self.pool,
@@ -151,7 +150,6 @@ async fn a_lost_lease_drops_the_body_and_says_so() {
         started.notified().await;
         expire(&db).await;
     });
-    let error = result.unwrap_err();
-    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    assert_matches!(result, Err(Error::Lost { .. }));
     assert_eq!(Leases::new(pool).list().await.unwrap(), []);
 }

@@ -5,7 +5,7 @@ use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Leases, Request, Store, Table};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, expire, key, leases_at, once, orphan, until_refused};
-use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
+use advisory_tests::{OwnServer, Proxy, assert_matches, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn waits(wait: Duration) -> Request {
 async fn is_pools_failure<S: Store>(leases: Leases<S>, wait: Wait) {
     let error = leases.acquire(Request::text("k").wait(wait)).await;
     let error = error.unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_matches!(error, Error::Pool(_));
     assert!(!error.is_held());
 }
 
@@ -29,7 +29,9 @@ async fn an_exhausted_pool_is_not_a_busy_key() {
     let db = database().await;
     let pool = db.deadpool(1);
     let conn = pool.get().await.unwrap();
-    is_pools_failure(Leases::new(pool.clone()), Wait::For(SHORT)).await;
+    for wait in [Wait::Never, Wait::For(SHORT)] {
+        is_pools_failure(Leases::new(pool.clone()), wait).await;
+    }
     drop(conn);
     let pool = db.bb8(1).await;
     let conn = pool.get().await.unwrap();
@@ -86,10 +88,7 @@ async fn a_lost_lease_is_not_ok_when_its_first_release_failed() {
         // The release fails on the pool's connection, and is sent again on another one.
         proxy.cut_before("LEAST");
         let ended = held.finish(Ok::<_, Error>(())).await;
-        assert!(
-            matches!(ended, Err(Error::Lost { .. })),
-            "{forgets}: {ended:?}"
-        );
+        assert_matches!(ended, Err(Error::Lost { .. }), "{forgets}");
         db.run("DELETE FROM advisory_lease").await;
     }
 }
@@ -135,10 +134,12 @@ fn without_a_runtime_or_its_timer_nothing_is_sent() {
         .build()
         .unwrap();
     let error = timeless.block_on(leases.acquire(key("k"))).unwrap_err();
-    assert!(matches!(error, Error::NoRuntime { .. }), "{error:?}");
+    assert_matches!(error, Error::NoRuntime { .. });
     assert!(error.to_string().contains("enable_time"), "{error}");
-    let error = poll_once(leases.acquire(key("k"))).unwrap_err();
-    assert!(matches!(error, Error::NoRuntime { .. }), "{error:?}");
+    assert_matches!(
+        poll_once(leases.acquire(key("k"))),
+        Err(Error::NoRuntime { .. })
+    );
     let rows = everything.block_on(db.count("SELECT count(*) FROM advisory_lease"));
     assert_eq!(rows, 0);
     // Its connections end on their runtime.

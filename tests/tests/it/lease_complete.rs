@@ -2,11 +2,11 @@
 //! `lease_deliveries` kills the process at each step.
 
 use advisory_runtime::lease::{Error, Lease, Request, Table};
-use advisory_tests::Proxy;
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::{execute, run};
 use advisory_tests::leases::{
     database, expire, key, leases_at, once, orphan, until_answered, until_over, until_renewed,
 };
+use advisory_tests::{Proxy, assert_matches};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,7 @@ async fn complete(conn: &mut AsyncPgConnection, lease: &Lease, commits: bool) {
 
 #[tokio::test]
 async fn a_completed_key_is_kept_and_its_holder_can_do_no_more() {
+    use diesel_async::RunQueryDsl as _;
     let db = database().await;
     let (leases, mut conn) = (leases_at(db.url(), 1), db.connect().await);
     let table = Table::new();
@@ -51,6 +52,8 @@ async fn a_completed_key_is_kept_and_its_holder_can_do_no_more() {
     assert_eq!(row.token, lease.token());
     assert!(!leases.holds(&lease).await.unwrap());
     assert!(!table.release(&mut conn, &lease).await.unwrap());
+    let of_a_write = diesel::select(lease.is_current());
+    assert!(!of_a_write.get_result::<bool>(&mut conn).await.unwrap());
     let fenced = conn.transaction(async |conn| lease.fence(conn).await);
     assert!(matches!(fenced.await, Err(Error::Lost { .. })));
     let error = once(&leases, key("k")).await.unwrap_err();
@@ -67,16 +70,16 @@ async fn complete_needs_keep_a_transaction_and_a_current_lease() {
             .unwrap_err()
     };
     let lease = orphan(db.url(), &table, key("k")).await;
-    let error = refused(&mut conn, &lease).await;
-    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+    assert_matches!(refused(&mut conn, &lease).await, Error::Invalid { .. });
     assert!(lease.is_held() && table.release(&mut conn, &lease).await.unwrap());
     let lease = orphan(db.url(), &table, key("k").keep(GENEROUS)).await;
-    let error = lease.complete(&mut conn).await.unwrap_err();
-    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+    assert_matches!(
+        lease.complete(&mut conn).await,
+        Err(Error::NotInTransaction { .. })
+    );
     expire(&db).await;
     orphan(db.url(), &table, key("k")).await;
-    let error = refused(&mut conn, &lease).await;
-    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    assert_matches!(refused(&mut conn, &lease).await, Error::Lost { .. });
     assert!(!lease.is_held());
 }
 
@@ -227,9 +230,7 @@ async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
     for commits in [false, true] {
         loop {
             let (mut conn, mut other) = (db.connect().await, db.connect().await);
-            execute(&mut other, "SELECT pg_advisory_lock(8)")
-                .await
-                .unwrap();
+            run(&mut other, "SELECT pg_advisory_lock(8)").await;
             let request = key("k").ttl(ttl).keep(HOUR);
             let mut held = leases.acquire(request).await.unwrap();
             let lease = held.lease().clone();

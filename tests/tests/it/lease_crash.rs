@@ -5,7 +5,7 @@
 //! for the disk stay there for `wal_writer_delay`.
 
 use advisory_runtime::lease::{Error, Request, Table};
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::{execute, run};
 use advisory_tests::leases::{key, leases_at, once, until_renewed};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel::dsl::sql;
@@ -30,9 +30,7 @@ async fn forgetful() -> Option<OwnServer> {
         "synchronous_commit = off",
         "autovacuum = off",
     ] {
-        execute(&mut conn, &format!("ALTER SYSTEM SET {set}"))
-            .await
-            .unwrap();
+        run(&mut conn, &format!("ALTER SYSTEM SET {set}")).await;
     }
     Table::new().set_up(&mut conn).await.unwrap();
     conn.batch_execute("CREATE TABLE counter AS SELECT 0::int8 AS n; CHECKPOINT")
@@ -60,9 +58,7 @@ async fn number(conn: &mut AsyncPgConnection, query: &str) -> i64 {
 async fn crash_and_count(server: &OwnServer) -> i64 {
     let mut conn = connect(server).await;
     for _ in 0..20 {
-        execute(&mut conn, "UPDATE counter SET n = n + 1")
-            .await
-            .unwrap();
+        run(&mut conn, "UPDATE counter SET n = n + 1").await;
     }
     let counted = number(&mut conn, "SELECT n FROM counter").await;
     drop(conn);
@@ -78,12 +74,11 @@ async fn no_token_is_issued_twice_when_the_server_crashes() {
     let (mut tokens, mut forgotten, mut released) = (HashSet::new(), 0, 0);
     for round in 1..=4 {
         let leases = leases_at(server.url(), 1);
-        execute(
+        run(
             &mut connect(&server).await,
             "UPDATE advisory_lease SET expires_at = '-infinity'",
         )
-        .await
-        .unwrap();
+        .await;
         let mut last = None;
         for _ in 0..20 {
             let held = leases.acquire(key("k").ttl(HOUR)).await.unwrap();

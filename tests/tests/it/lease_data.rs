@@ -2,8 +2,8 @@
 
 use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, Names};
-use advisory_tests::Database;
 use advisory_tests::leases::{database, key, leases_at, once, orphan};
+use advisory_tests::{Database, assert_matches};
 use std::time::Duration;
 
 const HERE: &str = "10.0.0.7:8080";
@@ -68,9 +68,9 @@ async fn data_that_the_table_cannot_take_is_refused() {
     );
     for data in ["é".repeat(512) + "x", "a\0b".to_owned()] {
         let set = table.set_data(&mut conn, &lease, Some(&data)).await;
-        assert!(matches!(set, Err(Error::Invalid { .. })), "{set:?}");
+        assert_matches!(set, Err(Error::Invalid { .. }));
         let asked = once(&leases_at(db.url(), 1), key("other").data(data)).await;
-        assert!(matches!(asked, Err(Error::Invalid { .. })), "{asked:?}");
+        assert_matches!(asked, Err(Error::Invalid { .. }));
     }
     assert_eq!(data_of(&db).await, Some(longest));
 }

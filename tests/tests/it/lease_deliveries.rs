@@ -4,11 +4,10 @@
 use advisory_runtime::lease::Error;
 use advisory_runtime::{Pool as _, advisory_lease};
 use advisory_tests::Database;
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::{execute, run};
 use advisory_tests::leases::{FIRST as LAST_TOKEN_BEFORE, Pool, database};
 use advisory_tests::player::{Player, ROLE, URL};
 use diesel_async::AsyncConnection;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use std::env;
 use std::future::pending;
 use std::time::Duration;
@@ -32,9 +31,8 @@ struct Webhooks {
 
 impl Webhooks {
     fn new(url: &str, stops: &str) -> Self {
-        let manager = AsyncDieselConnectionManager::new(url);
         Self {
-            pool: Pool::builder(manager).max_size(4).build().unwrap(),
+            pool: Database::deadpool_at(url, 4),
             stops: stops.to_owned(),
         }
     }
@@ -154,9 +152,7 @@ async fn expire_first(db: &Database) {
 async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session: bool) {
     let db = stage(trigger).await;
     let mut gate = db.connect().await;
-    execute(&mut gate, "SELECT pg_advisory_lock(8)")
-        .await
-        .unwrap();
+    run(&mut gate, "SELECT pg_advisory_lock(8)").await;
     let expected = |is_committed: bool| is_committed.then_some(Answer::Done);
     let player = Player::start("lease_deliveries::the_first_delivery", &db, stops);
     db.until_empty(GENEROUS, "the first delivery at its step", NOT_THERE)
@@ -180,9 +176,7 @@ async fn kill(stops: &str, trigger: &str, is_committed: [bool; 2], ends_session:
             let answered = answers(&webhooks).await;
             assert_eq!(answered, expected(is_committed[0]), "{stops}, dead");
         }
-        execute(&mut gate, "SELECT pg_advisory_unlock(8)")
-            .await
-            .unwrap();
+        run(&mut gate, "SELECT pg_advisory_unlock(8)").await;
         db.until_empty(GENEROUS, "the end of its sessions", FIRST)
             .await;
         // Without its grant the key is free, and a provider's delivery may be handled by now.

@@ -3,7 +3,7 @@
 use advisory_runtime::lease::{Error, Event, Leases, Request, Table, lead_until};
 use advisory_runtime::{Wait, advisory_lease, monitor};
 use advisory_tests::Proxy;
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::run;
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, leases_at, once, orphan, until_refused};
 use diesel::QueryResult;
@@ -21,9 +21,7 @@ async fn a_done_key_is_answered_at_once_whatever_the_wait() {
     let mut conn = db.connect().await;
     let pool = db.deadpool(1);
     let leases = Leases::new(pool.clone());
-    execute(&mut pool.get().await.unwrap(), "SET lock_timeout = '1h'")
-        .await
-        .unwrap();
+    run(&mut pool.get().await.unwrap(), "SET lock_timeout = '1h'").await;
     for (number, keep) in [GENEROUS, HOUR].into_iter().enumerate() {
         let text = || Request::text(format!("k{number}"));
         once(&leases, text().keep(keep)).await.unwrap();

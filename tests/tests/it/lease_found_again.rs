@@ -3,9 +3,9 @@
 
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Request, Table};
-use advisory_tests::Proxy;
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, key, leases_at, until_over, until_refused};
+use advisory_tests::{Proxy, assert_matches};
 use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -80,19 +80,16 @@ async fn a_late_try_does_not_revive_the_former_term() {
     let of_a_write = diesel::select(old.is_current());
     assert!(!of_a_write.get_result::<bool>(&mut conn).await.unwrap());
     let complete = async |conn: &mut _| old.complete(conn).await;
-    let completed = conn.transaction(complete).await;
-    assert!(
-        matches!(completed, Err(Error::Lost { .. })),
-        "{completed:?}"
-    );
+    assert_matches!(conn.transaction(complete).await, Err(Error::Lost { .. }));
     let fence = async |conn: &mut _| old.fence(conn).await;
-    let fenced = conn.transaction(fence).await;
-    assert!(matches!(fenced, Err(Error::Lost { .. })), "{fenced:?}");
+    assert_matches!(conn.transaction(fence).await, Err(Error::Lost { .. }));
     let data = table.set_data(&mut conn, &old, Some("a")).await;
     assert!(!data.unwrap());
     assert!(!leases.holds(&old).await.unwrap());
-    let kept = held.finish(Ok::<_, Error>(())).await;
-    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
+    assert_matches!(
+        held.finish(Ok::<_, Error>(())).await,
+        Err(Error::Lost { .. })
+    );
     // Nobody relies on the late grant, so whoever releases the call's lease frees its key.
     assert!(table.release(&mut conn, &old).await.unwrap());
     assert_eq!(leases.list().await.unwrap(), []);

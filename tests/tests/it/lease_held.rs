@@ -5,7 +5,7 @@ use advisory_runtime::lease::{Error, LeaseGuard, Leases, Request, Table};
 use advisory_tests::bookings::execute;
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Events, Pool, database, expire, key, leases_at, run_while_held};
-use advisory_tests::{Database, pid_of};
+use advisory_tests::{Database, assert_matches, pid_of};
 use diesel_async::pooled_connection::{
     AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
 };
@@ -14,7 +14,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Waits until a lease is held, or until none is.
 async fn until_held(db: &Database, count: i64) {
     let other = format!(
         "SELECT n FROM (SELECT count(*) AS n FROM advisory_lease \
@@ -173,10 +172,12 @@ async fn a_lease_that_was_taken_away_drops_its_body() {
             expire(&db).await;
         }
     );
-    assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
+    assert_matches!(result, Err(Error::Lost { .. }));
     assert!(!held.lease().is_held());
-    let ended = held.finish(Ok::<_, Error>(())).await;
-    assert!(matches!(ended, Err(Error::Lost { .. })), "{ended:?}");
+    assert_matches!(
+        held.finish(Ok::<_, Error>(())).await,
+        Err(Error::Lost { .. })
+    );
     // Its release may be tried all the same, and on a busy machine without an answer.
     let mut events = events.names();
     events.retain(|event| event != "EndFailed");
@@ -199,7 +200,7 @@ async fn a_body_is_dropped_before_the_expiry_without_the_server() {
             run_while_held(&db, &lease).await;
         })
         .await;
-    assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
+    assert_matches!(result, Err(Error::Lost { .. }));
     proxy.resume_forwarding();
 }
 
@@ -209,10 +210,9 @@ async fn max_hold_drops_the_body_and_releases() {
     let leases = leases_at(db.url(), 1);
     let request = key("k").max_hold(Duration::from_millis(50));
     let mut held = leases.acquire(request).await.unwrap();
-    let result = held.run(pending::<()>()).await;
-    assert!(
-        matches!(result, Err(Error::HoldExceeded { .. })),
-        "{result:?}"
+    assert_matches!(
+        held.run(pending::<()>()).await,
+        Err(Error::HoldExceeded { .. })
     );
     assert_eq!(leases.list().await.unwrap(), []);
 }
@@ -254,16 +254,15 @@ async fn errors_say_what_to_do() {
     let db = Database::create().await;
     let leases = leases_at(db.url(), 1);
     let error = leases.acquire(key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::MissingTable { .. }), "{error:?}");
+    assert_matches!(error, Error::MissingTable { .. });
     assert!(!error.is_done() && !error.is_held(), "{error:?}");
     let said = error.database().unwrap().to_string();
     assert!(said.contains("advisory_lease"), "{said}");
     assert!(error.to_string().contains("set_up"), "{error}");
     let long = "x".repeat(513);
-    let error = leases.acquire(key(&long)).await.unwrap_err();
-    assert!(
-        matches!(error, Error::KeyTooLong { bytes: 513, .. }),
-        "{error:?}"
+    assert_matches!(
+        leases.acquire(key(&long)).await,
+        Err(Error::KeyTooLong { bytes: 513, .. })
     );
     for (wrong, why) in [
         (key("k").ttl(Duration::ZERO), "at least 100 milli"),
@@ -278,12 +277,12 @@ async fn errors_say_what_to_do() {
         (key("\0"), "NUL"),
     ] {
         let error = leases.acquire(wrong).await.unwrap_err();
-        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        assert_matches!(error, Error::Invalid { .. });
         assert!(error.to_string().contains(why), "{error}");
     }
     let nowhere = "postgres://nobody@/nothing?host=/nowhere";
     let error = leases_at(nowhere, 1).acquire(key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert_matches!(error, Error::Pool(_));
     let wrapped = diesel::result::Error::from(error);
     assert!(Error::find(&wrapped).is_some());
 }

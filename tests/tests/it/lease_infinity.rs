@@ -3,6 +3,7 @@
 
 use advisory_runtime::lease::{Error, Request, Table};
 use advisory_runtime::monitor;
+use advisory_tests::assert_matches;
 use advisory_tests::bookings::in_transaction;
 use advisory_tests::leases::{database, key, leases_at, once, orphan, until_renewed};
 use std::time::Duration;
@@ -26,12 +27,12 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
         ))
         .await;
         let error = once(&leases, key("forever")).await.unwrap_err();
-        assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
+        assert_matches!(error, Error::Held { .. }, "{far}");
         let holders = monitor::holders(&mut conn, &error).await.unwrap();
         assert_eq!(holders.len(), 1, "{far}");
         let waits = Request::text("forever").wait(Duration::from_millis(30));
         let error = once(&leases, waits).await.unwrap_err();
-        assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
+        assert_matches!(error, Error::Held { .. }, "{far}");
 
         let rows = table.list(&mut conn).await.unwrap();
         let seen: Vec<_> = rows

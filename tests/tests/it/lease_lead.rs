@@ -3,10 +3,10 @@
 
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Source};
-use advisory_tests::Database;
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, Role, database, expire, leases_at};
 use advisory_tests::pauses::pause;
+use advisory_tests::{Database, assert_matches};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::convert::Infallible;
 use std::future::pending;
@@ -201,10 +201,7 @@ async fn a_campaign_without_the_rights_ends() {
         let leases = leases_at(&role.url, 2);
         let ended: Result<Infallible, Error> =
             lease::lead(&leases, campaign(), async |_| Ok(())).await;
-        assert!(
-            matches!(ended, Err(Error::MissingRights { .. })),
-            "{ended:?}"
-        );
+        assert_matches!(ended, Err(Error::MissingRights { .. }));
     }
     role.drop(&db).await;
 }
@@ -232,10 +229,7 @@ async fn a_body_that_returns_resigns_and_its_error_ends_the_campaign() {
     let empty = Database::create().await;
     let ended: Result<Infallible, Error> =
         lease::lead(&empty.deadpool(1), campaign(), async |_| Ok(())).await;
-    assert!(
-        matches!(ended, Err(Error::MissingTable { .. })),
-        "{ended:?}"
-    );
+    assert_matches!(ended, Err(Error::MissingTable { .. }));
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! The effects of an administrator's `SELECT … FOR UPDATE` on a lease's row.
 
 use advisory_runtime::lease::{Error, Leases, Request};
-use advisory_tests::bookings::execute;
+use advisory_tests::assert_matches;
+use advisory_tests::bookings::{execute, run};
 use advisory_tests::leases::{
     database, key, leases_at, once, run_while_held, until_answered, until_over,
 };
@@ -18,17 +19,14 @@ async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
     let lease = holder.lease();
     // Statements that wait for the row fail.
     let pool = db.deadpool(1);
-    execute(&mut pool.get().await.unwrap(), "SET lock_timeout = '10s'")
-        .await
-        .unwrap();
+    run(&mut pool.get().await.unwrap(), "SET lock_timeout = '10s'").await;
     let leases = Leases::new(pool);
     let mut admin = db.connect().await;
     admin
         .batch_execute("BEGIN; SELECT FROM advisory_lease FOR UPDATE")
         .await
         .unwrap();
-    let error = once(&leases, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::Held { .. }), "{error:?}");
+    assert_matches!(once(&leases, key("k")).await, Err(Error::Held { .. }));
     once(&leases, key("other")).await.unwrap();
     // A renewal does not wait: the lease is held as before.
     until_answered(&db, "renewed AS").await;
@@ -36,8 +34,7 @@ async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
     // It expires while the lock is held: nobody takes it over, and its renewal notices.
     let expire = "UPDATE advisory_lease SET expires_at = clock_timestamp() WHERE expires_at > clock_timestamp()";
     execute(&mut admin, expire).await.unwrap();
-    let error = once(&leases, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::Held { .. }), "{error:?}");
+    assert_matches!(once(&leases, key("k")).await, Err(Error::Held { .. }));
     admin.batch_execute("COMMIT").await.unwrap();
     until_over(lease).await;
     assert!(once(&leases, key("k")).await.unwrap() > lease.token());
@@ -59,8 +56,7 @@ async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
             .unwrap();
         run_while_held(&db, &lease).await;
     });
-    let lost = lost.await;
-    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+    assert_matches!(lost.await, Err(Error::Lost { .. }));
     drop(held);
     // Its renewals do not wait for longer than it was held. The release in the background may.
     let renewals = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \

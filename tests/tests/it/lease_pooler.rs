@@ -5,9 +5,8 @@ use advisory_runtime::lease::{self, Error, Leases, Request, Table};
 use advisory_runtime::{Pool as _, Wait, xact};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, once, until_over, until_renewed};
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_tests::{Bouncer, Database, assert_matches, left_out};
 use diesel::prelude::*;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::{AsyncConnection, RunQueryDsl};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -23,8 +22,7 @@ diesel::table! {
 }
 
 fn pool(bouncer: &Bouncer, db: &Database) -> Pool {
-    let manager = AsyncDieselConnectionManager::new(bouncer.url(db));
-    Pool::builder(manager).max_size(4).build().unwrap()
+    Database::deadpool_at(bouncer.url(db), 4)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,10 +153,7 @@ async fn a_pooler_without_statement_tracking_is_an_error() {
         }
     }
     for error in refusals {
-        assert!(
-            matches!(error, Error::Pool(_) | Error::Database(_)),
-            "{error:?}"
-        );
+        assert_matches!(error, Error::Pool(_) | Error::Database(_));
         assert!(
             format!("{error:?}").contains("prepared statement"),
             "{error:?}"

@@ -1,12 +1,12 @@
 //! Leases held while the server restarts, or while the renewals' connections are cut repeatedly:
 //! never two at once.
 
-use advisory_runtime::lease::{Error, Event, FencingToken, Leases, Request, Table};
+use advisory_runtime::lease::{Error, Event, FencingToken, Leases, Request};
+use advisory_tests::failover::primary;
 use advisory_tests::leases::{NEAR, database, key};
-use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use advisory_tests::{Database, Proxy};
+use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -22,24 +22,7 @@ struct Run {
     last: Instant,
 }
 
-/// All runs of a test, in any order.
 type Runs = Arc<Mutex<Vec<Run>>>;
-
-fn pool(url: &str, size: usize) -> Pool<AsyncPgConnection> {
-    let manager = AsyncDieselConnectionManager::new(url);
-    Pool::builder(manager).max_size(size).build().unwrap()
-}
-
-async fn own_server() -> Option<OwnServer> {
-    if !owns_server() {
-        left_out("restart", "the server is not our own");
-        return None;
-    }
-    let server = OwnServer::start().await;
-    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
-    Table::new().set_up(&mut conn).await.unwrap();
-    Some(server)
-}
 
 /// Reads the clock each millisecond, until it is stopped or dropped.
 async fn look(run: usize, runs: &Runs, mut stop: watch::Receiver<bool>, at_most: Duration) {
@@ -93,14 +76,14 @@ fn assert_alone(runs: &Runs) -> Vec<Run> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_two_hold_a_key_while_the_server_restarts_repeatedly() {
-    let Some(server) = own_server().await else {
+    let Some(server) = primary().await else {
         return;
     };
     let runs = Runs::default();
     let (stop, stopping) = watch::channel(false);
     let mut contenders = JoinSet::new();
     for _ in 0..4 {
-        let leases = Leases::new(pool(server.url(), 2));
+        let leases = Leases::new(Database::deadpool_at(server.url(), 2));
         let ttl = Duration::from_millis(600);
         contenders.spawn(contend(leases, ttl, Arc::clone(&runs), stopping.clone()));
     }
@@ -123,7 +106,6 @@ async fn no_two_hold_a_key_while_the_server_restarts_repeatedly() {
     assert!(held > Duration::from_millis(500), "{held:?}");
 }
 
-/// Waits for a state of this process.
 async fn until(is_so: impl Fn() -> bool) {
     let mut tick = interval(Duration::from_millis(5));
     let since = Instant::now();
@@ -135,10 +117,10 @@ async fn until(is_so: impl Fn() -> bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_outlives_a_restart_shorter_than_its_ttl_and_no_other() {
-    let Some(server) = own_server().await else {
+    let Some(server) = primary().await else {
         return;
     };
-    let leases = Leases::new(pool(server.url(), 2));
+    let leases = Leases::new(Database::deadpool_at(server.url(), 2));
     let request = |text: &str, ttl| Request::text(text).ttl(ttl).renew(ttl / 20);
     let mut long = leases
         .acquire(request("long", Duration::from_secs(30)))
@@ -194,7 +176,7 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
     let (renewed, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     // After each renewal that succeeded the connection is cut, before or after the server has
     // executed the next one.
-    let leases = Leases::new(pool(proxy.url(), 2)).observe({
+    let leases = Leases::new(Database::deadpool_at(proxy.url(), 2)).observe({
         let (renewed, failed) = (Arc::clone(&renewed), Arc::clone(&failed));
         let proxy = Arc::clone(&proxy);
         move |event: Event<'_>| match event {

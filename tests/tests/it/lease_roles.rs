@@ -2,14 +2,15 @@
 //! a standby.
 
 use advisory_runtime::lease::{Error, Leases, Request, Table};
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     Events, Pool, Role, database, expire, in_transaction, key, leases_at, once, until_renewed,
 };
-use advisory_tests::{BACKSLASH_ESCAPES, OwnServer, left_out, owns_server};
+use advisory_tests::{
+    BACKSLASH_ESCAPES, Database, OwnServer, assert_matches, left_out, owns_server,
+};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -89,16 +90,20 @@ async fn what_a_transaction_could_undo_is_refused_inside_one() {
             .into_iter()
             .enumerate()
             {
-                let error = refused.expect_err(&call.to_string());
-                assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+                assert_matches!(
+                    refused.expect_err(&call.to_string()),
+                    Error::InTransaction { .. }
+                );
             }
             lease.fence(conn).await
         })
         .await;
     undone.unwrap();
     let inside = Leases::new(in_transaction(db.url(), false));
-    let error = once(&inside, key("other")).await.unwrap_err();
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    assert_matches!(
+        once(&inside, key("other")).await,
+        Err(Error::InTransaction { .. })
+    );
     // A statement that only reads is not refused.
     assert!(inside.holds(lease).await.unwrap());
     assert!(lease.is_held());
@@ -109,8 +114,7 @@ async fn what_a_transaction_could_undo_is_refused_inside_one() {
 async fn a_role_with_the_rights_of_the_migration_leases_in_full() {
     let db = database().await;
     let role = Role::create(&db, "worker", "advisory_lease", "USAGE, UPDATE").await;
-    let manager = AsyncDieselConnectionManager::new(&role.url);
-    everything(&Pool::builder(manager).max_size(1).build().unwrap()).await;
+    everything(&Database::deadpool_at(&role.url, 1)).await;
     role.drop(&db).await;
 }
 
@@ -153,9 +157,7 @@ async fn a_read_only_role_gets_an_error_that_says_so() {
     // The pool may replace a connection that answers late, so new ones are read-only too.
     db.set("default_transaction_read_only = on").await;
     let read_only = "SET default_transaction_read_only = on";
-    execute(&mut pool.get().await.unwrap(), read_only)
-        .await
-        .unwrap();
+    run(&mut pool.get().await.unwrap(), read_only).await;
     let error = once(&leases, key("other")).await.unwrap_err();
     let is_read_only = matches!(
         error,
@@ -192,8 +194,7 @@ async fn a_standby_grants_and_renews_no_lease_and_shows_them() {
         table.set_data(&mut conn, lease, None).await.map(drop),
         table.release(&mut conn, lease).await.map(drop),
     ] {
-        let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Standby { .. }), "{error:?}");
+        assert_matches!(refused, Err(Error::Standby { .. }));
     }
     assert!(leases.holds(lease).await.unwrap());
     assert_eq!(leases.list().await.unwrap().len(), 1);

@@ -5,7 +5,7 @@ use advisory_runtime::lease::{Error, FencingToken, Leases, Table};
 use advisory_tests::leases::{
     FIRST, Pool, Role, database, in_transaction, key, leases_at, once, orphan,
 };
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_matches};
 use diesel_async::SimpleAsyncConnection;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ async fn a_role_that_may_not_move_the_sequence_learns_what_to_grant() {
     assert_eq!(grant(&leases, "k").await, FIRST + 1);
     db.run("UPDATE advisory_lease SET token = token + 69").await;
     let error = once(&leases, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::MissingRights { .. }), "{error:?}");
+    assert_matches!(error, Error::MissingRights { .. });
     let said = error.to_string();
     let statement = "GRANT USAGE, UPDATE ON SEQUENCE public.advisory_lease_token TO";
     assert!(said.contains(statement), "{said}");
@@ -102,8 +102,10 @@ async fn a_role_that_may_not_move_the_sequence_learns_what_to_grant() {
     for right in ["SELECT", "DELETE", "UPDATE"] {
         db.run(&format!("REVOKE {right} ON advisory_lease FROM {name}"))
             .await;
-        let error = once(&leases, key("k")).await.unwrap_err();
-        assert!(matches!(error, Error::MissingRights { .. }), "{error:?}");
+        assert_matches!(
+            once(&leases, key("k")).await,
+            Err(Error::MissingRights { .. })
+        );
     }
     role.drop(&db).await;
 }
@@ -125,7 +127,7 @@ async fn a_sequence_at_its_end_or_that_wraps_grants_nothing() {
             .await;
         for _ in 0..2 {
             let error = once(&leases, key("k")).await.unwrap_err();
-            assert!(matches!(error, Error::Database(_)), "{error:?}");
+            assert_matches!(error, Error::Database(_));
             let said = error.to_string();
             assert!(said.contains(says), "{said}");
         }
@@ -151,8 +153,7 @@ async fn a_sequence_is_moved_after_open_writers_have_ended() {
         .batch_execute("BEGIN; UPDATE advisory_lease SET holder = 'w' WHERE token = 1")
         .await
         .unwrap();
-    let error = once(&leases, key("other")).await.unwrap_err();
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
+    assert_matches!(once(&leases, key("other")).await, Err(Error::Database(_)));
     writer.batch_execute("COMMIT").await.unwrap();
     let token = grant(&leases, "other").await;
     assert!(token > 3, "{token}");
@@ -302,11 +303,7 @@ async fn another_error_is_reported_and_the_timeline_asked_for_again() {
     .await;
     let refused = async |leases: Leases<Pool>| {
         let error = once(&leases.table(table.clone()), key("k")).await;
-        let error = error.unwrap_err();
-        assert!(
-            matches!(&error, Error::Database(source) if source.to_string() == "not today"),
-            "{error:?}"
-        );
+        assert_matches!(error, Err(Error::Database(source)) if source.to_string() == "not today");
     };
     refused(leases_at(db.url(), 1)).await;
     // A failed transaction tells nothing.

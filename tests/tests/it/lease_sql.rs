@@ -3,13 +3,12 @@
 
 use advisory_runtime::lease::{Error, Leases, Table};
 use advisory_runtime::{Pool, monitor};
-use advisory_tests::Proxy;
 use advisory_tests::bookings::in_transaction;
 use advisory_tests::leases::{database, expire, key};
 use advisory_tests::pauses::pause;
 use advisory_tests::statements::{Sent, assert_qualified, prepared};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use advisory_tests::{Database, Proxy};
+use diesel_async::RunQueryDsl;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -18,11 +17,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = deadpool::Pool::builder(manager)
-        .max_size(1)
-        .build()
-        .unwrap();
+    let pool = Database::deadpool_at(proxy.url(), 1);
     let (leases, table) = (Leases::new(pool.clone()), Table::new());
     // Behind a row, so that the sequence is moved.
     let guard = leases.acquire(key("k")).await.unwrap();

@@ -59,7 +59,6 @@ async fn granted(db: &Database) -> [i64; 2] {
     [db.count(fence).await, db.count(until).await]
 }
 
-/// The time of the last grant, in microseconds.
 async fn acquired(db: &Database) -> i64 {
     db.count("SELECT (extract(epoch FROM acquired_at) * 1000000)::int8 FROM advisory_lease")
         .await

@@ -1,9 +1,9 @@
 //! The lease table itself: its migration, its set-up, and other names.
 
 use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Error, Request, Table};
-use advisory_tests::Database;
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::{execute, run};
 use advisory_tests::leases::{FIRST, database, key, leases_at, once, orphan, until_renewed};
+use advisory_tests::{Database, assert_matches};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -20,9 +20,7 @@ async fn the_migration_goes_up_and_down_and_up_again() {
         .await;
     }
     let (leases, mut conn) = (leases_at(db.url(), 1), db.connect().await);
-    execute(&mut conn, "SET search_path = hostile, public, pg_catalog")
-        .await
-        .unwrap();
+    run(&mut conn, "SET search_path = hostile, public, pg_catalog").await;
     let left = "SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'advisory%' AND relnamespace = 'public'::regnamespace) \
                 + (SELECT count(*) FROM pg_proc WHERE proname LIKE 'advisory%')";
     for _ in 0..2 {
@@ -37,8 +35,10 @@ async fn the_migration_goes_up_and_down_and_up_again() {
         }
         assert_eq!(db.count(left).await, 0);
     }
-    let error = once(&leases, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::MissingTable { .. }), "{error:?}");
+    assert_matches!(
+        once(&leases, key("k")).await,
+        Err(Error::MissingTable { .. })
+    );
 }
 
 #[tokio::test]
@@ -60,8 +60,10 @@ async fn tables_of_other_names_are_key_spaces_of_their_own() {
 async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
     let table = Table::new().named(name).unwrap();
     let leases = leases_at(db.url(), 1).table(table.clone());
-    let missing = once(&leases, key("k")).await.unwrap_err();
-    assert!(matches!(missing, Error::MissingTable { .. }), "{missing:?}");
+    assert_matches!(
+        once(&leases, key("k")).await,
+        Err(Error::MissingTable { .. })
+    );
     conn.batch_execute(&table.up()).await.unwrap();
     let request = key("k").renew(Duration::from_millis(20));
     let held = leases.acquire(request).await.unwrap();
@@ -110,12 +112,14 @@ async fn an_invalid_name_is_refused() {
         &long,
         &format!("{long}.a"),
     ] {
-        let error = Table::new().named(wrong).expect_err(wrong);
-        assert!(matches!(error, Error::InvalidTable { .. }), "{error:?}");
+        assert_matches!(
+            Table::new().named(wrong).expect_err(wrong),
+            Error::InvalidTable { .. }
+        );
     }
     for wrong in ["x".repeat(256), "a\0".to_owned()] {
         let error = Table::new().held_by(wrong).unwrap_err();
-        assert!(matches!(error, Error::InvalidHolder { .. }), "{error:?}");
+        assert_matches!(error, Error::InvalidHolder { .. });
         assert!(!error.to_string().contains("table"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     database, expire, in_transaction, key, leases_at, once, orphan, until_over, until_renewed,
 };
-use advisory_tests::{Database, pid_of};
+use advisory_tests::{Database, assert_matches, pid_of};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -44,14 +44,14 @@ async fn the_former_holder_can_do_nothing_more() {
     let new = taken.unwrap().expect("its token is current");
     assert!(new.token() > old.token() && new.is_held());
     // Its body is dropped.
-    let run = held.run(pending::<()>()).await;
-    assert!(matches!(run, Err(Error::Lost { .. })), "{run:?}");
-    let refused = fence(&mut a, &old).await;
-    assert!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
+    assert_matches!(held.run(pending::<()>()).await, Err(Error::Lost { .. }));
+    assert_matches!(fence(&mut a, &old).await, Err(Error::Lost { .. }));
     fence(&mut b, &new).await.unwrap();
     assert!(!table.release(&mut a, &old).await.unwrap());
-    let finished = held.finish(Ok::<_, Error>(())).await;
-    assert!(matches!(finished, Err(Error::Lost { .. })), "{finished:?}");
+    assert_matches!(
+        held.finish(Ok::<_, Error>(())).await,
+        Err(Error::Lost { .. })
+    );
     assert!(new.is_held());
     let row = table.find(&mut b, key("k")).await.unwrap().unwrap();
     assert_eq!((row.token, row.data.as_deref()), (new.token(), Some("b")));
@@ -87,8 +87,7 @@ async fn an_operator_frees_a_key_without_its_text() {
         .await;
     assert!(freed.unwrap());
     until_over(old).await;
-    let refused = fence(&mut a, old).await;
-    assert!(matches!(refused, Err(Error::Lost { .. })), "{refused:?}");
+    assert_matches!(fence(&mut a, old).await, Err(Error::Lost { .. }));
     expire(&db).await;
     assert!(!table.free(&mut b, &row).await.unwrap(), "it is free");
     let new = leases.acquire(key("k").keep(HOUR)).await.unwrap();
@@ -227,6 +226,5 @@ async fn a_take_over_without_a_table_says_so() {
     let refused = Table::new()
         .take_over(&mut conn, key("k"), token.unwrap())
         .await;
-    let error = refused.unwrap_err();
-    assert!(matches!(error, Error::MissingTable { .. }), "{error:?}");
+    assert_matches!(refused, Err(Error::MissingTable { .. }));
 }

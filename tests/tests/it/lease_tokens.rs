@@ -2,13 +2,13 @@
 //! token.
 
 use advisory_runtime::lease::{self, Error, Leases, Table};
-use advisory_tests::bookings::execute;
+use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, leases_at, once, orphan, until_over};
-use advisory_tests::{Database, OwnServer, left_out, owns_server};
+use advisory_tests::{Database, assert_matches};
 use diesel::dsl::sql;
-use diesel::sql_types::{BigInt, Text};
-use diesel_async::{AsyncConnection as _, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel::sql_types::Text;
+use diesel_async::{AsyncConnection as _, RunQueryDsl, SimpleAsyncConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -116,8 +116,7 @@ async fn a_holder_whose_row_is_gone_is_refused() {
     assert_eq!(lease::sweep(&pool).await.unwrap(), 1);
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
     let fenced = conn.transaction(async |conn| old.fence(conn).await);
-    let error = fenced.await.unwrap_err();
-    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+    assert_matches!(fenced.await, Err(Error::Lost { .. }));
     assert!(!Table::new().release(&mut conn, &old).await.unwrap());
     let request = key("k").renew(Duration::from_millis(20));
     let new = leases.acquire(request).await.unwrap();
@@ -126,7 +125,6 @@ async fn a_holder_whose_row_is_gone_is_refused() {
     until_over(new.lease()).await;
 }
 
-/// Uses a thousand keys once each, like ids of events.
 async fn use_keys_once(leases: &Leases<Pool>) {
     for number in 0..1_000 {
         let event = key(&format!("event:{number}"));
@@ -153,23 +151,6 @@ async fn a_table_of_keys_that_are_used_once_stays_small() {
     assert_eq!(rows, STAY);
 }
 
-/// Its pages are cleaned while they are filled, if no other transaction of the server is open:
-/// therefore on a separate server.
-#[tokio::test]
-async fn a_table_of_keys_used_once_stays_small_between_vacuums() {
-    if !owns_server() {
-        return left_out("file size", "the server is not our own");
-    }
-    let server = OwnServer::start().await;
-    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
-    Table::new().set_up(&mut conn).await.unwrap();
-    use_keys_once(&leases_at(server.url(), 1)).await;
-    let size = sql::<BigInt>("SELECT pg_catalog.pg_table_size('advisory_lease')");
-    let size: i64 = size.get_result(&mut conn).await.unwrap();
-    // It would be 400 kB if the pages were filled only in part.
-    assert!(size < 200_000, "{size} bytes for 1,000 keys");
-}
-
 /// None of its steps reads the whole table, and neither does the sweep.
 #[tokio::test]
 async fn an_acquisition_finds_every_row_by_the_index() {
@@ -186,9 +167,7 @@ async fn an_acquisition_finds_every_row_by_the_index() {
     let call = "SELECT format('%s(%s)', name, array_to_string(array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]), ', ')) \
          FROM pg_prepared_statements WHERE statement LIKE 'WITH free%'";
     let call: String = sql::<Text>(call).get_result(&mut conn).await.unwrap();
-    execute(&mut conn, "SET plan_cache_mode = force_generic_plan")
-        .await
-        .unwrap();
+    run(&mut conn, "SET plan_cache_mode = force_generic_plan").await;
     let explain = format!("EXPLAIN EXECUTE {call}");
     let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
     let plan: Vec<String> = plan.into_iter().map(|line| line.plan).collect();

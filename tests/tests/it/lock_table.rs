@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::time::Instant;
 use tokio_postgres::NoTls;
 
-/// Acquires locks until there is no room.
 const FILL: &str =
     "SELECT pg_advisory_lock(1000000 + number) FROM generate_series(1, 1000000) AS number";
 

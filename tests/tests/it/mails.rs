@@ -25,6 +25,7 @@ diesel::table! {
 #[claim(ttl = "5m", run_at, attempts, max_attempts = 2, backoff = "1h..1h")]
 pub(crate) struct Mail {
     pub(crate) id: i64,
+    pub(crate) error_message: Option<String>,
 }
 
 #[derive(Debug, Queryable, Selectable, Claim)]
@@ -34,10 +35,11 @@ pub(crate) struct Limited {
     pub(crate) id: i64,
 }
 
-/// Mails whose claims are short, and are renewed often.
+/// Mails whose claims are short, and are renewed often. Those that wait are given back after a
+/// second.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = mail)]
-#[claim(ttl = "3s", renew = "100ms", run_at)]
+#[claim(ttl = "4s", renew = "100ms", run_at, attempts)]
 pub(crate) struct Brief {
     pub(crate) id: i64,
 }
@@ -62,16 +64,13 @@ pub(crate) async fn until_empty(db: &Database, what: &str, left: &str) {
     db.until_empty(Duration::from_secs(120), what, &sql).await;
 }
 
-/// The condition of mails that are not done.
 pub(crate) const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
 
-/// How many mails there are of this kind.
 pub(crate) async fn mails_that(db: &Database, condition: &str) -> i64 {
     let sql = format!("SELECT count(*) FROM mail WHERE {condition}");
     db.count(&sql).await
 }
 
-/// Runs a worker whose bodies do nothing.
 pub(crate) async fn work<T: Claim, P>(worker: Worker<'_, T, P>)
 where
     P: Pool + Clone + Send + 'static,

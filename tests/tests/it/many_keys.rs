@@ -9,7 +9,6 @@ use std::time::Duration;
 const KEYS: i32 = 2_500;
 const LONG: Duration = Duration::from_secs(600);
 
-/// In both key spaces.
 fn many() -> Request {
     let keys = (1..=KEYS).map(|number| match number % 2 {
         0 => Key::BigInt(i64::from(number)),
@@ -84,9 +83,7 @@ async fn of_thousands_of_keys_one_that_was_lost_is_reported() {
     let db = database().await;
     let mut conn = db.connect().await;
     let mut lock = session::acquire(&mut conn, many()).await.unwrap();
-    advisory_tests::bookings::execute(lock.conn(), "SELECT pg_advisory_unlock(2)")
-        .await
-        .unwrap();
+    advisory_tests::bookings::run(lock.conn(), "SELECT pg_advisory_unlock(2)").await;
     let acquired = lock.info();
     assert_error!(acquired.check(lock.conn()).await, LockLost);
     let error = lock.finish(Ok::<_, Error>(())).await;

@@ -1,6 +1,6 @@
 //! Reverting migrations: under the same lock, the last one first.
 
-use crate::gated_migrations::{MIGRATIONS, NAMES, telling, until_it_waits};
+use crate::gated_migrations::{MIGRATIONS, NAMES, open, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_runtime::{blocking, session};
 use advisory_tests::futures::spawn_blocking;
@@ -48,12 +48,7 @@ async fn a_revert_waits_for_the_lock_and_says_what_it_does() {
     let (report, ()) = tokio::join!(migrator.revert_last(1).run(db.url()), async {
         until_it_waits(&mut told).await;
         assert_eq!(applied(&db).await, 3);
-        drop(
-            holder
-                .finish(Ok::<_, advisory_runtime::Error>(()))
-                .await
-                .unwrap(),
-        );
+        open(holder).await;
     });
     assert_eq!(report.unwrap().reverted, [NAMES[2]]);
     let mut steps = Vec::new();

@@ -13,7 +13,6 @@ use diesel::pg::Pg;
 use diesel::sql_types::Text;
 use diesel::{Connection as _, RunQueryDsl as _};
 
-/// How `pg_dump` begins.
 const BASELINE: &str = "SET statement_timeout = 0; \
     SELECT pg_catalog.set_config('search_path', '', false); \
     CREATE TABLE public.account (id int8)";

@@ -87,7 +87,6 @@ fn mark(conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
     Ok(())
 }
 
-/// What a hook runs.
 const HOOKED: &str = "INSERT INTO hooked VALUES (2)";
 
 #[tokio::test]
@@ -129,7 +128,6 @@ async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
     }
 }
 
-/// Fails unless `b` exists and the lock is held.
 fn mark_after(conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
     const HELD: &str = "INSERT INTO hooked SELECT 1 / count(*) + (SELECT count(*) FROM b) FROM pg_locks \
                         WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";

@@ -2,9 +2,9 @@
 //! `both/nesting.rs` has what both drivers promise.
 
 use crate::calls::book;
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, Request, Wait, advisory_lock, xact};
 use advisory_tests::bookings::{
-    committed, database, diesel_outcome, execute, in_transaction, insert,
+    committed, database, diesel_outcome, execute, in_transaction, insert, run,
 };
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -53,4 +53,31 @@ async fn a_transaction_dropped_in_the_body_is_rolled_back_first() {
         assert_eq!(rolled_back, is_ok, "{error:?}");
     }
     assert_eq!(committed(&db, 7).await, 0);
+}
+
+#[tokio::test]
+async fn a_nested_call_works_for_a_read_uncommitted_role() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    run(
+        &mut conn,
+        "SET default_transaction_isolation = 'read uncommitted'",
+    )
+    .await;
+    for (room, is_first) in [(7, true), (8, false)] {
+        in_transaction::<_, DieselError>(&mut conn, async |conn| {
+            if !is_first {
+                execute(conn, "SELECT 1").await?;
+            }
+            assert!(book(conn, room, "Ada").await?);
+            for wait in [Wait::Never, Wait::Session] {
+                xact::lock(conn, Request::new(9).wait(wait)).await?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+        assert_eq!(committed(&db, room).await, 1);
+    }
+    db.until_no_locks().await;
 }

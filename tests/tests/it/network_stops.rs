@@ -29,7 +29,6 @@ enum Scope {
 
 const SCOPES: [Scope; 4] = [Scope::Xact, Scope::Strict, Scope::Nested, Scope::Session];
 
-/// Where the network stops.
 #[derive(Clone, Copy, Debug)]
 enum Point {
     Before,
@@ -37,7 +36,6 @@ enum Point {
     Rollback,
 }
 
-/// The key of the next outer call.
 static OUTER: AtomicI64 = AtomicI64::new(1_000);
 
 /// Runs a call on this connection, with a row in its body, that ends as asked.

@@ -9,6 +9,7 @@ use metrics::{
     SharedString, Unit,
 };
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,7 +43,6 @@ impl Heard {
         self.lines.lock().unwrap().push(line.0);
     }
 
-    /// Each of the texts is in a line.
     pub(crate) fn assert_has(&self, texts: &[&str]) {
         for text in texts {
             assert!(self.has(text), "{text}: {:#?}", self.lines.lock().unwrap());
@@ -154,7 +154,6 @@ impl Recorder for Counted {
     }
 }
 
-/// What is recorded from now on.
 pub(crate) struct Watch {
     pub(crate) heard: Heard,
     pub(crate) counted: &'static Counted,
@@ -201,15 +200,23 @@ pub(crate) async fn each_alone(module: &str, names: &[&str]) {
 
 /// Runs only these tests of a module, in one process.
 pub(crate) async fn alone(module: &str, names: &[&str]) {
+    let tests: Vec<String> = names
+        .iter()
+        .map(|name| format!("{module}::{name}"))
+        .collect();
+    again(&tests, ALONE, "1").await;
+}
+
+/// Runs only these tests once more, in one process with this variable.
+pub(crate) async fn again<T: AsRef<OsStr>>(tests: &[T], variable: &str, value: impl AsRef<OsStr>) {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    let tests = names.iter().map(|name| format!("{module}::{name}"));
-    child.arg("--exact").args(tests).env(ALONE, "1");
+    child.arg("--exact").args(tests).env(variable, value);
     let ended = spawn_blocking(move || {
         advisory_tests::share_template(&mut child);
         child.output().unwrap()
     });
     let output = ended.await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    let passed = format!("{} passed", names.len());
+    let passed = format!("{} passed", tests.len());
     assert!(output.status.success() && said.contains(&passed), "{said}");
 }

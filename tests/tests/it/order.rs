@@ -1,11 +1,12 @@
-//! The order of locks: which edges are recorded, and which of them can cause a deadlock.
+//! The order of locks: which edges are recorded, and which of them can cause a deadlock,
+//! and for which time a lock counts as held.
 //!
 //! The records belong to the process, so each test has patterns of its own.
 #![cfg(debug_assertions)]
 
 use crate::calls::locked;
 use advisory_runtime::inventory::{Edge, lock_order};
-use advisory_runtime::{LockKey, Request, advisory_lock, blocking, xact};
+use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, session, xact};
 use advisory_tests::bookings::execute;
 use advisory_tests::lock_order::{edges, order};
 use advisory_tests::{Database, Proxy, share_template};
@@ -271,21 +272,14 @@ async fn a_process_without_nested_locks_leaves_an_empty_record() {
     std::fs::remove_file(&file).unwrap();
 }
 
-#[test]
-fn each_process_appends_its_records_to_the_given_file() {
+#[tokio::test]
+async fn each_process_appends_its_records_to_the_given_file() {
     let file = std::env::temp_dir().join(format!("advisory-lock-order-{}", std::process::id()));
     // From an earlier, failed process with the same number.
     drop(std::fs::remove_file(&file));
     for _ in 0..2 {
-        let again = "order::two_orders_are_reported_even_if_nothing_waited";
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        share_template(&mut child);
-        let ran = child
-            .args(["--exact", again])
-            .env("ADVISORY_LOCK_ORDER", &file)
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{ran:?}");
+        let orders = "order::two_orders_are_reported_even_if_nothing_waited";
+        crate::observers::again(&[orders], "ADVISORY_LOCK_ORDER", &file).await;
     }
     let lines = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
@@ -295,4 +289,176 @@ fn each_process_appends_its_records_to_the_given_file() {
         .collect();
     let held: Vec<&str> = edges.iter().map(|edge| edge.held.lock.as_str()).collect();
     assert_eq!(held, ["ab-a:<id>", "ab-b:<id>", "ab-a:<id>", "ab-b:<id>"]);
+}
+
+/// A call that locks two rows, one after the other, under its own lock.
+macro_rules! import {
+    ($import:ident $key:literal $(, $more:ident = $value:tt)* => $row:ident $pattern:literal) => {
+        locked!($row(id) $pattern, name = $pattern);
+
+        #[advisory_lock(key = $key $(, $more = $value)*)]
+        async fn $import(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<()> {
+            $row(conn, id).await?;
+            $row(conn, id + 1).await
+        }
+    };
+}
+
+import!(one "gate" => row "gated:<id>");
+import!(of_each "gate-each:<id>" => row_of_each "each-row:<id>");
+import!(shared "gate-shared", mode = "shared" => row_of_shared "shared-row:<id>");
+import!(permits "gate-permits", permits = 2, poll = "5ms" => row_of_permits "permits-row:<id>");
+
+#[tokio::test]
+async fn only_one_exclusive_lock_around_both_rules_a_deadlock_out() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    one(&mut conn, 1).await.unwrap();
+    of_each(&mut conn, 1).await.unwrap();
+    shared(&mut conn, 1).await.unwrap();
+    permits(&mut conn, 1).await.unwrap();
+    assert_eq!(edges("gated:"), ["gated:<id> > gated:<id>"]);
+    assert!(order("gated:").cycles.is_empty());
+    for row in ["each-row:", "shared-row:", "permits-row:"] {
+        assert_eq!(order(row).cycles.len(), 1, "{row}");
+    }
+}
+
+locked!(row_of_some(id) "some-row:<id>");
+
+async fn two_rows(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    row_of_some(conn, 1).await?;
+    row_of_some(conn, 2).await
+}
+
+#[advisory_lock(key = "gate-some")]
+async fn import_some(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    two_rows(conn).await
+}
+
+#[tokio::test]
+async fn a_lock_that_one_call_did_without_rules_nothing_out() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    import_some(&mut conn).await.unwrap();
+    assert_eq!(edges("some-row:").len(), 1);
+    assert!(order("some-row:").cycles.is_empty());
+    conn.transaction(async |conn| two_rows(conn).await)
+        .await
+        .unwrap();
+    import_some(&mut conn).await.unwrap();
+    assert_eq!(order("some-row:").cycles.len(), 1);
+}
+
+locked!(kept_a(id) "kept-a:<id>");
+locked!(kept_b(id) "kept-b:<id>");
+locked!(kept_c(id) "kept-c:<id>");
+
+#[tokio::test]
+async fn a_nested_calls_lock_is_held_to_the_transactions_end() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    conn.transaction::<_, diesel::result::Error, _>(async |conn| {
+        kept_a(conn, 1).await?;
+        // Rolled back, and its lock released.
+        let undone = conn.transaction::<(), diesel::result::Error, _>(async |conn| {
+            kept_c(conn, 1).await?;
+            Err(diesel::result::Error::RollbackTransaction)
+        });
+        undone.await.unwrap_err();
+        kept_b(conn, 1).await
+    })
+    .await
+    .unwrap();
+    let known = ["kept-a:<id> > kept-b:<id>", "kept-a:<id> > kept-c:<id>"];
+    assert_eq!(edges("kept-"), known);
+    // Another transaction on the same connection.
+    conn.transaction(async |conn| kept_c(conn, 1).await)
+        .await
+        .unwrap();
+    conn.transaction(async |conn| kept_a(conn, 1).await)
+        .await
+        .unwrap();
+    kept_b(&mut conn, 1).await.unwrap();
+    kept_a(&mut conn, 1).await.unwrap();
+    assert_eq!(edges("kept-"), known);
+}
+
+locked!(left_a(id) "left-a:<id>");
+locked!(left_b(id) "left-b:<id>");
+locked!(left_e(id) "left-e:<id>");
+
+#[advisory_lock(key = "left-c:<id>")]
+async fn left_c(
+    conn: &mut AsyncPgConnection,
+    other: &mut AsyncPgConnection,
+    id: i64,
+) -> QueryResult<()> {
+    left_a(conn, id).await?;
+    left_b(conn, id).await?;
+    left_d(other, id).await
+}
+
+locked!(left_d(id) "left-d:<id>");
+
+#[tokio::test]
+async fn under_a_call_it_is_held_to_that_calls_end() {
+    let db = Database::create().await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    left_c(&mut conn, &mut other, 1).await.unwrap();
+    left_e(&mut conn, 1).await.unwrap();
+    assert_eq!(
+        edges("left-"),
+        [
+            "left-a:<id> > left-b:<id>",
+            "left-a:<id> > left-d:<id>",
+            "left-b:<id> > left-d:<id>",
+            "left-c:<id> > left-a:<id>",
+            "left-c:<id> > left-b:<id>",
+            "left-c:<id> > left-d:<id>",
+        ]
+    );
+}
+
+locked!(test_a(id) "test-a:<id>");
+locked!(test_b(id) "test-b:<id>");
+
+#[tokio::test]
+async fn locks_kept_by_a_test_transaction_are_not_the_programs_order() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    conn.begin_test_transaction().await.unwrap();
+    test_a(&mut conn, 1).await.unwrap();
+    test_b(&mut conn, 1).await.unwrap();
+    conn.transaction(async |conn| test_a(conn, 2).await)
+        .await
+        .unwrap();
+    conn.transaction(async |conn| test_b(conn, 2).await)
+        .await
+        .unwrap();
+    assert!(edges("test-").is_empty());
+}
+
+locked!(by_hand(id) "hand-a:<id>");
+
+#[tokio::test]
+async fn a_lock_taken_by_hand_is_held_until_it_is_released() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    let mut held = session::acquire(&mut conn, 424_243).await.unwrap();
+    let inner = xact::begin(held.conn(), Request::new(424_244).wait(Wait::Never))
+        .await
+        .unwrap();
+    inner.finish(Ok::<_, Error>(())).await.unwrap();
+    by_hand(held.conn(), 1).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    by_hand(&mut conn, 1).await.unwrap();
+    let numbers = lock_order().edges;
+    let under = numbers
+        .iter()
+        .filter(|edge| edge.asked.lock == "hand-a:<id>");
+    let under: Vec<&Edge> = under.collect();
+    assert_eq!(under.len(), 1, "{under:?}");
+    assert_eq!(under[0].held.lock, "424243");
+    assert!(under[0].held.place.contains("order.rs:"), "{under:?}");
 }

@@ -14,7 +14,6 @@ use tokio::sync::Barrier;
 /// How many statements a body runs while the room is full: time for many tries of the others.
 const STAY: usize = 400;
 
-/// The operations that are in a body.
 struct Room {
     inside: AtomicUsize,
     most: AtomicUsize,
@@ -40,7 +39,6 @@ impl Room {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits until the room is full.
     async fn fill(&self) {
         self.enter();
         self.full.wait().await;

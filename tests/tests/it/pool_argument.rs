@@ -19,10 +19,8 @@ use std::time::Duration;
 type Bb8 = bb8::Pool<AsyncPgConnection>;
 type R2d2 = r2d2::Pool<ConnectionManager<PgConnection>>;
 
-/// How long the pools of these tests wait for a connection.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// Converts only the lock's error.
 #[derive(Debug)]
 struct OwnError(Error);
 
@@ -77,7 +75,6 @@ impl<P: Pool> Repository<P> {
     }
 }
 
-/// A user's own pool.
 struct Primary(Bb8);
 
 impl Pool for Primary {
@@ -98,7 +95,6 @@ async fn impatient_bb8(db: &Database) -> Bb8 {
     pool.build(manager).await.unwrap()
 }
 
-/// On a pool of one connection.
 async fn runs<P: Pool>(db: &Database, pool: P) {
     let repository = Repository::new(pool);
     let before = committed(db, 7).await;
@@ -119,7 +115,6 @@ async fn every_pool_gives_the_connection_of_the_lock() {
     runs(&db, Arc::new(Primary(db.bb8(1).await))).await;
 }
 
-/// The body does not run, and `on_held` is not returned.
 async fn fails<P: Pool>(pool: P) {
     let taken = pool.connection().await.unwrap();
     let repository = Repository::new(&pool);
@@ -167,7 +162,6 @@ impl<P: blocking::Pool> BlockingRepository<P> {
     }
 }
 
-/// A user's own pool.
 struct BlockingPrimary(R2d2);
 
 impl blocking::Pool for BlockingPrimary {
@@ -178,7 +172,6 @@ impl blocking::Pool for BlockingPrimary {
     }
 }
 
-/// On a pool of one connection.
 fn blocking_runs_and_fails<P: blocking::Pool>(pool: P, room: i64) {
     let repository = BlockingRepository { pool };
     assert!(repository.with_diesels_error(room).unwrap());

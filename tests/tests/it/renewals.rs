@@ -1,13 +1,12 @@
 //! Renewals that nothing holds up: not a locked row, not an end that waits.
 
+use crate::sync_job::{SCHEMA, jobs};
 use advisory_runtime::claim::{self, Claim, Claimed, Event};
 use advisory_runtime::lease::{self, Error, Leases, Request};
 use advisory_tests::leases::{database, key};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
-use diesel_async::pooled_connection::AsyncDieselConnectionManager;
-use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::SimpleAsyncConnection;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -19,18 +18,9 @@ const GENEROUS: Duration = Duration::from_secs(30);
 const WAITING: &str = "SELECT pid::int8 FROM pg_locks JOIN pg_stat_activity USING (pid) \
     WHERE NOT granted AND locktype IN ('transactionid', 'tuple') AND datname = current_database()";
 
-diesel::table! {
-    long_jobs (id) {
-        id -> BigInt,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-        completed_at -> Nullable<Timestamptz>,
-    }
-}
-
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = long_jobs)]
-#[claim(order = "id", ttl = "1m", renew = "100ms")]
+#[diesel(table_name = crate::sync_job::sync_jobs)]
+#[claim(ttl = "1m", renew = "100ms")]
 struct LongJob {
     id: i64,
 }
@@ -38,11 +28,7 @@ struct LongJob {
 #[tokio::test]
 async fn renewals_do_not_wait_for_a_locked_row() {
     let db = database().await;
-    db.run(
-        "CREATE TABLE long_jobs (id bigserial PRIMARY KEY, locked_until timestamptz, locked_by text, completed_at timestamptz); \
-         INSERT INTO long_jobs SELECT FROM generate_series(1, 2)",
-    )
-    .await;
+    db.run(&format!("{SCHEMA}; {}", jobs(2))).await;
     let (pool, mut other) = (db.deadpool(2), db.connect().await);
     let (renewed, begun, over) = (Arc::new(Semaphore::new(0)), Notify::new(), Notify::new());
     let counted = Arc::clone(&renewed);
@@ -64,7 +50,7 @@ async fn renewals_do_not_wait_for_a_locked_row() {
     let locking = async {
         begun.notified().await;
         other
-            .batch_execute("BEGIN; SELECT FROM long_jobs WHERE id = 1 FOR UPDATE")
+            .batch_execute("BEGIN; SELECT FROM sync_jobs WHERE id = 1 FOR UPDATE")
             .await
             .unwrap();
         for _ in 0..10 {
@@ -114,8 +100,7 @@ async fn an_end_that_waits_holds_up_no_renewal() {
 async fn a_renewal_without_an_answer_is_sent_again_on_another_connection() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
-    let pool = Pool::builder(manager).max_size(1).build().unwrap();
+    let pool = Database::deadpool_at(proxy.url(), 1);
     let (report, mut renewals) = mpsc::unbounded_channel();
     let leases = Leases::new(pool.clone()).observe(move |event| {
         let renewal = match event {
@@ -148,7 +133,6 @@ fn request(text: &str, renew: Duration) -> Request {
     key(text).ttl(TTL).renew(renew)
 }
 
-/// Waits for the next renewal of a lease.
 async fn until_renewed(db: &Database, token: i64) {
     let since = db.count(NOW).await;
     let renewed = format!(

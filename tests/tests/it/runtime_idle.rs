@@ -23,7 +23,6 @@ fn idle_runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Runs the future until the state is reached, and drops it.
 async fn dropped(future: impl Future, reached: impl Future<Output = ()>) {
     let (mut future, mut reached) = (pin!(future), pin!(reached));
     poll_fn(|context| match future.as_mut().poll(context) {

@@ -78,7 +78,6 @@ async fn a_queued_call_for_another_database_waits_for_its_turn() {
         end.notified().await;
         Ok(())
     }
-    /// Ends a body at once.
     fn ended() -> Notify {
         let end = Notify::new();
         end.notify_one();

@@ -3,7 +3,9 @@
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session};
-use advisory_tests::bookings::{committed, database, diesel_outcome, execute, insert, key_of};
+use advisory_tests::bookings::{
+    committed, database, diesel_outcome, execute, insert, key_of, outcome, run,
+};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::futures::caught;
 use advisory_tests::held_keys::held;
@@ -13,7 +15,6 @@ use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
-/// How the body ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Ok,
@@ -46,7 +47,12 @@ async fn leave<C: Connection>(
 
 /// Under a session-level lock: plain statements, and then `Ok` or the body's own error.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
-async fn run(conn: &mut AsyncPgConnection, room: i64, sql: &str, is_ok: bool) -> QueryResult<()> {
+async fn swallow(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    sql: &str,
+    is_ok: bool,
+) -> QueryResult<()> {
     let swallowed = conn.batch_execute(sql).await;
     drop(swallowed);
     diesel_outcome(is_ok)
@@ -86,12 +92,12 @@ async fn it_is_released_without_its_prepared_statement() {
     let mut conn = db.connect().await;
     let nothing = "SELECT 1";
     for sql in [nothing, "DEALLOCATE ALL", nothing] {
-        run(&mut conn, 7, sql, true).await.unwrap();
+        swallow(&mut conn, 7, sql, true).await.unwrap();
         assert_eq!(held(&db).await, [], "{sql}");
     }
     let unlock = "SELECT pg_advisory_unlock_all()";
-    assert_error!(run(&mut conn, 7, unlock, true).await, LockLost);
-    run(&mut conn, 7, nothing, true).await.unwrap();
+    assert_error!(swallow(&mut conn, 7, unlock, true).await, LockLost);
+    swallow(&mut conn, 7, nothing, true).await.unwrap();
 }
 
 #[tokio::test]
@@ -122,13 +128,13 @@ async fn nothing_is_left_in_a_pool() {
             if sql == "BEGIN" && is_ok && !debug_checks_are_on() {
                 continue;
             }
-            run(&mut bb8.get().await.unwrap(), 7, sql, is_ok)
+            swallow(&mut bb8.get().await.unwrap(), 7, sql, is_ok)
                 .await
                 .unwrap_err();
             leave(&mut bb8.get().await.unwrap(), &db, 8, Way::Ok)
                 .await
                 .unwrap();
-            run(&mut deadpool.get().await.unwrap(), 7, sql, is_ok)
+            swallow(&mut deadpool.get().await.unwrap(), 7, sql, is_ok)
                 .await
                 .unwrap_err();
             leave(&mut deadpool.get().await.unwrap(), &db, 8, Way::Ok)
@@ -191,5 +197,118 @@ async fn another_statements_answer_is_not_executed() {
         assert!(is_refused, "{other}: {ended:?}");
         assert!(insert(&mut conn, room, "Ada").await.unwrap() > 0, "{other}");
         assert_eq!(held(&db).await, []);
+    }
+}
+
+/// The outer lock is released too, and its call learns so.
+#[tokio::test]
+async fn a_dropped_call_inside_another_one_takes_that_with_it() {
+    let db = database().await;
+    for is_ok in [true, false] {
+        let mut conn = db.connect().await;
+        let mut outer = session::acquire(&mut conn, 7).await.unwrap();
+        drop(
+            session::acquire(outer.conn(), Request::all([6, 7]))
+                .await
+                .unwrap(),
+        );
+        execute(outer.conn(), "SELECT 1").await.unwrap_err();
+        let own = outcome(is_ok);
+        match outer.finish(own).await.unwrap_err() {
+            Error::LockLost { lock, .. } if is_ok => assert_eq!(lock, "7"),
+            Error::Database(diesel::result::Error::NotFound) if !is_ok => {}
+            error => panic!("{is_ok}: {error:?}"),
+        }
+        assert_eq!(held(&db).await, [], "gone when the call has returned");
+        assert_closed(&mut conn, "a dropped call inside another one").await;
+    }
+    db.until_quiet().await;
+}
+
+/// Locks that the caller has acquired by hand, on the same keys, are neither released nor counted.
+#[tokio::test]
+async fn a_lock_that_the_caller_took_by_hand_is_kept() {
+    let db = database().await;
+    for (by_hand, mode) in [
+        ("pg_advisory_lock", "ExclusiveLock"),
+        ("pg_advisory_lock_shared", "ShareLock"),
+    ] {
+        let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+        run(&mut conn, &format!("SELECT {by_hand}(1)")).await;
+        let theirs = session::acquire(&mut holder, 2).await.unwrap();
+        let mut kept = db.locks().await;
+        kept.sort_by_key(|lock| lock.key);
+        assert_eq!([&*kept[0].mode, &*kept[1].mode], [mode, "ExclusiveLock"]);
+        for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
+            for request in [
+                Request::all([1, 2]),
+                Request::all([0, 1, 2]).shared(),
+                Request::all([2, 3]),
+            ] {
+                let error = session::acquire(&mut conn, request.wait(wait))
+                    .await
+                    .unwrap_err();
+                assert!(error.is_busy(), "{error:?}");
+                let mut left = db.locks().await;
+                left.sort_by_key(|lock| lock.key);
+                assert_eq!(left, kept);
+            }
+        }
+        for request in [
+            Request::new(1),
+            Request::new(1).shared(),
+            Request::all([0, 1]),
+        ] {
+            let mine = session::acquire(&mut conn, request).await.unwrap();
+            mine.finish(Ok::<_, Error>(())).await.unwrap();
+            let mut left = db.locks().await;
+            left.sort_by_key(|lock| lock.key);
+            assert_eq!(left, kept);
+        }
+        // Counted once: one manual unlock releases it.
+        let unlock = by_hand.replace("_lock", "_unlock");
+        run(&mut conn, &format!("SELECT {unlock}(1)")).await;
+        theirs.finish(Ok::<_, Error>(())).await.unwrap();
+        db.until_no_locks().await;
+    }
+    // Held shared by hand and by another session: an exclusive request fails, and the shared lock
+    // stays.
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    run(&mut conn, "SELECT pg_advisory_lock_shared(1)").await;
+    let theirs = session::acquire(&mut holder, Request::new(1).shared())
+        .await
+        .unwrap();
+    for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
+        let error = session::acquire(&mut conn, Request::new(1).wait(wait))
+            .await
+            .unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+        assert_eq!(held(&db).await.len(), 2);
+    }
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_body_with_extra_acquires_leaves_nothing() {
+    let db = database().await;
+    for key in [1, 2] {
+        let mut conn = db.connect().await;
+        let (reach, reached) = tokio::sync::oneshot::channel::<()>();
+        let call = async {
+            let mut outer = session::acquire(&mut conn, Request::all([1, 3]))
+                .await
+                .unwrap();
+            let inner = session::acquire(outer.conn(), key).await.unwrap();
+            inner.finish(Ok::<_, Error>(())).await.unwrap();
+            reach.send(()).unwrap();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = call => {}
+            _ = reached => {}
+        }
+        db.until_no_locks().await;
+        assert_closed(&mut conn, "a dropped body").await;
     }
 }

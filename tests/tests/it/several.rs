@@ -13,7 +13,6 @@ fn key(rendered: &str) -> LockedKey {
     LockedKey::Bigint(advisory_pattern::Derivation::Sha256.key(rendered))
 }
 
-/// The locked keys, sorted.
 async fn locked(db: &Database) -> QueryResult<Vec<LockedKey>> {
     let mut keys: Vec<_> = db.locks().await.into_iter().map(|lock| lock.key).collect();
     keys.sort_unstable();
@@ -42,7 +41,6 @@ struct Batch {
     ids: Vec<String>,
 }
 
-/// Functions that return the keys that are locked in their body.
 macro_rules! locked {
     ($($name:ident($($parameter:ident: $ty:ty),*) $arguments:tt)*) => { $(
         locked!(@ $name [$($parameter: $ty),*] $arguments);

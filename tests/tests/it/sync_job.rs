@@ -39,7 +39,6 @@ pub(crate) struct Brief {
 pub(crate) const SCHEMA: &str = "CREATE TABLE sync_jobs (id int8 PRIMARY KEY, priority int4 NOT NULL, created_at timestamptz NOT NULL, \
      locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text)";
 
-/// Inserts this many jobs: later ones are older, and each third one is urgent.
 pub(crate) fn jobs(count: u32) -> String {
     format!(
         "INSERT INTO sync_jobs SELECT id, CASE id % 3 WHEN 0 THEN 10 ELSE 1 END, now() - id * interval '1 minute' \
@@ -47,7 +46,6 @@ pub(crate) fn jobs(count: u32) -> String {
     )
 }
 
-/// A database with this many [`jobs`].
 pub(crate) async fn database(count: u32) -> Database {
     let (db, jobs) = (Database::create().await, jobs(count));
     let indexes = claim::indexes::<SyncJob>().concat();
@@ -63,7 +61,6 @@ pub(crate) async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
     claims::first(conn).await.unwrap()
 }
 
-/// Waits until a job is so.
 pub(crate) async fn until(db: &Database, what: &str, condition: &str) {
     let sql =
         format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");

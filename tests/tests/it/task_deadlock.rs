@@ -64,7 +64,6 @@ pair!(
     [mode = "shared"]
 );
 
-/// The results of both sides, joined.
 async fn both<A, B>(one: A, other: B) -> [Result<(), Error>; 2]
 where
     A: Future<Output = Result<(), Error>>,
@@ -77,7 +76,6 @@ where
     [one, other]
 }
 
-/// One side is refused with the cycle, and the other continues.
 fn assert_one_is_refused(ends: [Result<(), Error>; 2], functions: [&str; 2]) {
     let (errors, fine): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_err);
     assert_eq!([errors.len(), fine.len()], [1, 1], "{errors:?}");

@@ -43,7 +43,6 @@ pub(crate) struct Two {
     pub(crate) tenant_id: String,
 }
 
-/// So many jobs of each tenant. The first tenant's come first.
 pub(crate) async fn jobs(tenants: &[(&str, u32)]) -> Database {
     let db = Database::create().await;
     db.run(

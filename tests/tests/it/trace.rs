@@ -10,7 +10,6 @@ use diesel::sql_types::Text;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The current span; 0 outside of one.
 static SPAN: AtomicU8 = AtomicU8::new(0);
 
 fn current() -> Option<TraceContext> {

@@ -1,7 +1,7 @@
 //! `verify` refuses a server that grants one lock to two sessions, as databases do that only speak
 //! PostgreSQL's protocol.
 
-use advisory_runtime::{blocking, session};
+use advisory_runtime::{Error, blocking, session};
 use advisory_tests::bookings::database;
 use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{Database, Proxy, assert_error, pid_of};
@@ -17,28 +17,24 @@ async fn grant_all(db: &Database, types: &str) {
     }
 }
 
-async fn is_refused(db: &Database) {
-    assert_error!(session::verify(&db.deadpool(2)).await, UnsupportedServer);
-    let url = db.url().to_owned();
-    let verified = spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
-    assert_error!(verified.await.unwrap(), UnsupportedServer);
-    db.until_no_locks().await;
+async fn verify_blocking(db: &Database) -> Result<(), Error> {
+    let pool = db.r2d2(2);
+    let verified = spawn_blocking(move || blocking::session::verify(&pool));
+    verified.await.unwrap()
 }
 
-/// The functions of <https://github.com/cockroachdb/cockroach/issues/13546>.
+/// The functions of <https://github.com/cockroachdb/cockroach/issues/13546>, and a preview of
+/// another engine: <https://github.com/yugabyte/yugabyte-db/issues/25756>.
 #[tokio::test]
 async fn functions_that_lock_nothing_are_refused() {
-    let db = database().await;
-    grant_all(&db, "bigint").await;
-    is_refused(&db).await;
-}
-
-/// A preview of another engine: <https://github.com/yugabyte/yugabyte-db/issues/25756>.
-#[tokio::test]
-async fn pairs_that_lock_nothing_are_refused() {
-    let db = database().await;
-    grant_all(&db, "int, int").await;
-    is_refused(&db).await;
+    for types in ["bigint", "int, int"] {
+        let db = database().await;
+        grant_all(&db, types).await;
+        let pool = db.deadpool(2);
+        assert_error!(session::verify(&pool).await, UnsupportedServer, "{types}");
+        assert_error!(verify_blocking(&db).await, UnsupportedServer, "{types}");
+        db.until_no_locks().await;
+    }
 }
 
 /// The first session only says that it has the lock, and the second one gets it.
@@ -97,9 +93,7 @@ async fn node(group: i32) -> Database {
 async fn a_worker_node_of_citus_is_refused() {
     let db = node(1).await;
     assert_error!(session::verify(&db.deadpool(2)).await, NotCoordinator);
-    let url = db.url().to_owned();
-    let verified = spawn_blocking(move || blocking::session::verify(&Database::r2d2_at(&url, 2)));
-    assert_error!(verified.await.unwrap(), NotCoordinator);
+    assert_error!(verify_blocking(&db).await, NotCoordinator);
     db.until_no_locks().await;
 }
 

@@ -10,12 +10,10 @@ use std::time::Duration;
 /// Everything else that a call sends must take less time than this.
 const SHORT: &str = "SET statement_timeout = '250ms'";
 
-/// Removes the timeout under which it runs itself.
 async fn no_longer_short(conn: &mut AsyncPgConnection) {
     while execute(conn, "RESET statement_timeout").await.is_err() {}
 }
 
-/// Ends a wait in every way, and checks its error.
 async fn every_end_of_a_wait_has_its_own_error(db: &Database, prepare: &str) {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     run(&mut conn, prepare).await;
@@ -77,7 +75,6 @@ async fn every_end_of_a_wait_has_its_own_error(db: &Database, prepare: &str) {
     db.until_quiet().await;
 }
 
-/// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Xact,

@@ -66,7 +66,6 @@ pub(crate) async fn establish(url: &str) -> Conn {
     Conn::establish(url).await.unwrap()
 }
 
-/// A pool of one connection.
 pub(crate) fn pool(db: &Database) -> deadpool::Pool<Conn> {
     db.deadpool(1)
 }
@@ -93,12 +92,10 @@ pub(crate) async fn acquire(
     advisory_runtime::session::acquire(conn, request).await
 }
 
-/// Takes the lock for the open transaction.
 pub(crate) async fn lock(conn: &mut Conn, request: impl Into<Request>) -> Result<(), Error> {
     advisory_runtime::xact::lock(conn, request).await.map(drop)
 }
 
-/// Ends a call with the result of its body.
 pub(crate) async fn end<T, E: From<Error>>(
     held: LockGuard<'_>,
     result: Result<T, E>,
@@ -114,7 +111,6 @@ pub(crate) async fn end_diesel<T, E: From<diesel::result::Error>>(
     held.finish_diesel(result).await
 }
 
-/// Runs the body under the lock on the room.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 pub(crate) async fn locked<T, E: From<Error>>(
     conn: &mut Conn,
@@ -124,7 +120,6 @@ pub(crate) async fn locked<T, E: From<Error>>(
     body(conn).await
 }
 
-/// Runs the body under a session-level lock on the room.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
 pub(crate) async fn locked_in_session<T, E: From<Error>>(
     conn: &mut Conn,
@@ -134,7 +129,6 @@ pub(crate) async fn locked_in_session<T, E: From<Error>>(
     body(conn).await
 }
 
-/// Begins one of Diesel's own transactions.
 pub(crate) async fn begin_transaction(conn: &mut Conn) -> QueryResult<()> {
     AnsiTransactionManager::begin_transaction(conn).await
 }
@@ -153,7 +147,6 @@ pub(crate) async fn begin_test_transaction(conn: &mut Conn) -> QueryResult<()> {
 
 functions!(insert, [async], [.await]);
 
-/// Runs steps in Diesel's `test_transaction`.
 pub(crate) async fn test_transaction(
     conn: &mut Conn,
     steps: fn(&mut Conn) -> BoxFuture<'_, QueryResult<()>>,
@@ -161,7 +154,6 @@ pub(crate) async fn test_transaction(
     conn.test_transaction(async |conn| steps(conn).await).await;
 }
 
-/// Runs a call outside the test's task.
 pub(crate) fn spawn<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {

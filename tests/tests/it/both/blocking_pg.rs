@@ -69,7 +69,6 @@ pub(crate) async fn establish(url: &str) -> Conn {
     Conn::establish(url).unwrap()
 }
 
-/// A pool of one connection.
 pub(crate) fn pool(db: &Database) -> Pool<ConnectionManager<Conn>> {
     db.r2d2(1)
 }
@@ -130,12 +129,10 @@ pub(crate) async fn acquire(
     advisory_runtime::blocking::session::acquire(conn, request)
 }
 
-/// Takes the lock for the open transaction.
 pub(crate) async fn lock(conn: &mut Conn, request: impl Into<Request>) -> Result<(), Error> {
     advisory_runtime::blocking::xact::lock(conn, request).map(drop)
 }
 
-/// Ends a call with the result of its body.
 pub(crate) async fn end<T, E: From<Error>>(
     held: LockGuard<'_>,
     result: Result<T, E>,
@@ -160,7 +157,6 @@ fn locked_now<T, E: From<Error>>(
     now(body(conn))
 }
 
-/// Runs the body under the lock on the room.
 pub(crate) async fn locked<T, E: From<Error>>(
     conn: &mut Conn,
     room: i64,
@@ -178,7 +174,6 @@ fn locked_in_session_now<T, E: From<Error>>(
     now(body(conn))
 }
 
-/// Runs the body under a session-level lock on the room.
 pub(crate) async fn locked_in_session<T, E: From<Error>>(
     conn: &mut Conn,
     room: i64,
@@ -187,7 +182,6 @@ pub(crate) async fn locked_in_session<T, E: From<Error>>(
     locked_in_session_now(conn, room, body)
 }
 
-/// Runs steps in one of Diesel's transactions.
 pub(crate) async fn in_transaction<R, E: From<diesel::result::Error>>(
     conn: &mut Conn,
     steps: impl AsyncFnOnce(&mut Conn) -> Result<R, E>,
@@ -195,7 +189,6 @@ pub(crate) async fn in_transaction<R, E: From<diesel::result::Error>>(
     conn.transaction(|conn| now(steps(conn)))
 }
 
-/// Begins one of Diesel's own transactions.
 pub(crate) async fn begin_transaction(conn: &mut Conn) -> QueryResult<()> {
     AnsiTransactionManager::begin_transaction(conn)
 }
@@ -214,7 +207,6 @@ pub(crate) async fn begin_test_transaction(conn: &mut Conn) -> QueryResult<()> {
 
 functions!(blocking::insert, [], []);
 
-/// Runs steps in Diesel's `test_transaction`.
 pub(crate) async fn test_transaction(
     conn: &mut Conn,
     steps: fn(&mut Conn) -> BoxFuture<'_, QueryResult<()>>,
@@ -222,7 +214,6 @@ pub(crate) async fn test_transaction(
     conn.test_transaction(|conn| now(steps(conn)));
 }
 
-/// Runs a call outside the test's task.
 pub(crate) fn spawn<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {

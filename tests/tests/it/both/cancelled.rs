@@ -31,7 +31,6 @@ fn cancel(mut conn: PgConnection, pid: i32, call: Duration, round: u32) -> PgCon
     conn
 }
 
-/// Requests, and whether they are for session-level locks.
 fn requests() -> Vec<(Request, bool)> {
     let mut requests = Vec::new();
     let mut push = |request: Request| {
@@ -58,7 +57,6 @@ async fn assert_nothing_is_left(db: &Database, is_usable: bool, what: &str) {
     }
 }
 
-/// Begins a call and ends it; returns how long the begin took, or its error.
 async fn call(conn: &mut Conn, request: Request, is_session: bool) -> Result<Duration, Error> {
     let started = Instant::now();
     let held = if is_session {

@@ -11,7 +11,6 @@ use advisory_tests::{Proxy, assert_error, assert_matches, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
-/// Books, then runs the statements and ignores their result.
 async fn book_then(conn: &mut Conn, room: i64, sql: &str) -> QueryResult<()> {
     locked(conn, room, async |conn| {
         insert(conn, room, "Ada").await?;
@@ -198,7 +197,6 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
     }
 }
 
-/// Asserts that the next call reports the connection as broken.
 async fn assert_broken(conn: &mut Conn, after: &str) {
     let error = book(conn, 99, "Ada").await.unwrap_err();
     assert_matches!(error, DieselError::QueryBuilderError(_), "{after}");

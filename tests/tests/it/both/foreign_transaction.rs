@@ -8,7 +8,6 @@ use std::time::Duration;
 
 const BEGUN: [&str; 2] = ["BEGIN", "BEGIN ISOLATION LEVEL SERIALIZABLE"];
 
-/// Every kind of request at every level.
 fn requests() -> impl Iterator<Item = Request> {
     let levels = [
         Isolation::ReadCommitted,

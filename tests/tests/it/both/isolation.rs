@@ -1,13 +1,12 @@
 //! The stricter levels: the snapshot is younger than the lock.
 
-use super::{Conn, begin, bookings, connect, end, execute, insert, run, setting, spawn};
+use super::{Conn, begin, bookings, connect, end, execute, functions, insert, run, setting, spawn};
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::assert_error;
 use advisory_tests::bookings::{LEVELS, committed, database, outcome};
 use advisory_tests::dropped_call::WAITS;
 use std::time::Duration;
 
-/// Returns whether PostgreSQL refused to serialize a transaction.
 fn is_serialization_failure(error: &Error) -> bool {
     use diesel::result::DatabaseErrorKind::SerializationFailure;
     matches!(error, Error::Database(diesel::result::Error::DatabaseError(kind, _)) if matches!(kind, SerializationFailure))
@@ -65,10 +64,15 @@ async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
     let db = database().await;
+    db.run("ALTER TABLE booking ADD level text DEFAULT current_setting('transaction_isolation')")
+        .await;
     let mut conn = connect(&db).await;
     for default in ["read committed", "repeatable read", "serializable"] {
         let set = format!("SET default_transaction_isolation = '{default}'");
         run(&mut conn, &set).await;
+        functions::committed(&mut conn, 1).await.unwrap();
+        functions::repeatable(&mut conn, 2).await.unwrap();
+        functions::strict(&mut conn, 3).await.unwrap();
         for (isolation, name) in [
             (Isolation::ReadCommitted, "read committed"),
             (Isolation::RepeatableRead, "repeatable read"),
@@ -85,6 +89,10 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
             }
         }
     }
+    // Three calls of each function.
+    let levels = "SELECT count(*) FROM booking WHERE (room, level) IN \
+         ((1, 'read committed'), (2, 'repeatable read'), (3, 'serializable'))";
+    assert_eq!(db.count(levels).await, 9);
 }
 
 /// The wait is for session-level locks, which a rollback does not release.
@@ -132,24 +140,6 @@ async fn a_session_level_lock_of_the_callers_own_is_kept() {
     end(mine, Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.locks().await.len(), 2);
     end(held, Ok::<_, Error>(())).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_level_inside_a_transaction_is_refused() {
-    let db = database().await;
-    let mut conn = connect(&db).await;
-    let mut outer = begin(&mut conn, 1).await.unwrap();
-    for isolation in STRICT {
-        let error = begin(outer.conn(), Request::new(2).isolation(isolation))
-            .await
-            .unwrap_err();
-        assert_error!(error, InTransaction);
-    }
-    let error = begin(outer.conn(), Request::new(2).refuse_nested())
-        .await
-        .unwrap_err();
-    assert_error!(error, InTransaction);
-    end(outer, Ok::<_, Error>(())).await.unwrap();
 }
 
 /// The outer snapshot is older than a new lock, and younger than one that was passed to its

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// How a lock is requested.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Xact,
@@ -22,7 +21,6 @@ enum Way {
     /// Acquired in the middle of such a transaction, without a body.
     Middle,
     Session,
-    /// In a test transaction.
     TestSession,
 }
 

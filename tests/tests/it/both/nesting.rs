@@ -2,8 +2,8 @@
 //! transaction, `Err` releases it with the savepoint.
 
 use super::{
-    Conn, batch, begin, begin_test_transaction, book, connect, end, execute, get, in_transaction,
-    insert, locked, pid_of, pool, rollback_transaction, spawn,
+    Conn, batch, begin, book, connect, end, execute, get, in_transaction, insert, locked, pid_of,
+    pool, rollback_transaction,
 };
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::bookings::{committed, database, diesel_outcome, key_of};
@@ -11,7 +11,6 @@ use advisory_tests::{Database, assert_error, assert_matches, debug_checks_are_on
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 
-/// Writes under a lock, and fails.
 async fn fail(conn: &mut Conn, room: i64) -> QueryResult<()> {
     locked(conn, room, async |conn| {
         insert(conn, room, "nobody").await?;
@@ -29,7 +28,6 @@ async fn run(conn: &mut Conn, sql: &str) -> QueryResult<()> {
     .await
 }
 
-/// The committed rows of three rooms.
 async fn rows(db: &Database, rooms: [i64; 3]) -> [i64; 3] {
     let [one, two, three] = rooms;
     [
@@ -158,20 +156,6 @@ async fn inside_repeatable_read_it_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_serializable_role_still_reads_the_holders_writes() {
-    let db = database().await;
-    let (mut first, mut second) = (connect(&db).await, connect(&db).await);
-    let serializable = "SET default_transaction_isolation = 'serializable'";
-    execute(&mut second, serializable).await.unwrap();
-    let mut held = begin(&mut first, key_of(7)).await.unwrap();
-    insert(held.conn(), 7, "Ada").await.unwrap();
-    let waiting = spawn(async move { book(&mut second, 7, "Grace").await });
-    db.until_waiting(key_of(7)).await;
-    end(held, Ok::<_, Error>(())).await.unwrap();
-    assert!(!waiting.await.unwrap().unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_ignored_nested_error_is_found_and_keeps_the_outer_one() {
     let db = database().await;
     let mut conn = connect(&db).await;
@@ -205,20 +189,6 @@ async fn a_nested_commit_by_hand_poisons_the_outer_transaction() {
         result.await.unwrap_err();
     }
     assert_eq!(committed(&db, 1).await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn inside_diesels_test_transaction_nothing_is_committed() {
-    let db = database().await;
-    let mut conn = connect(&db).await;
-    begin_test_transaction(&mut conn).await.unwrap();
-    assert!(book(&mut conn, 7, "Ada").await.unwrap());
-    assert!(!book(&mut conn, 7, "Grace").await.unwrap());
-    fail(&mut conn, 8).await.unwrap_err();
-    assert!(book(&mut conn, 8, "Grace").await.unwrap());
-    drop(conn);
-    db.until_quiet().await;
-    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,6 @@ async fn until_alone(db: &Database) {
     }
 }
 
-/// Acquires the locks in a scope, and releases them.
 async fn take(conn: &mut Conn, scope: &str, request: Request) -> Result<(), Error> {
     let held = match scope {
         "xact" => begin(conn, request).await?,

@@ -78,7 +78,6 @@ const REFUSALS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The name of the variant.
 fn variant(error: &Error) -> String {
     let text = format!("{error:?}");
     text.chars()
@@ -86,7 +85,6 @@ fn variant(error: &Error) -> String {
         .collect()
 }
 
-/// The variant, and the server's own words.
 fn said(outcome: Result<(), Error>) -> String {
     match outcome {
         Ok(()) => "Ok".to_owned(),

@@ -2,8 +2,8 @@
 //! refused.
 
 use super::{
-    Conn, acquire, batch, begin, begin_test_transaction, bookings, connect, end, in_transaction,
-    insert, locked_in_session, pid_of, run,
+    Conn, acquire, batch, begin, connect, end, in_transaction, insert, locked_in_session, pid_of,
+    run,
 };
 use advisory_runtime::{Error, Request, Wait};
 use advisory_tests::bookings::{committed, database, outcome};
@@ -142,22 +142,6 @@ async fn losing_one_of_several_is_enough_and_the_others_are_released() {
     assert_error!(end(held, Ok::<_, Error>(())).await, LockLost);
     assert_eq!(db.locks().await, []);
     db.until_quiet().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn inside_diesels_test_transaction_it_is_taken_and_released() {
-    let db = database().await;
-    let mut conn = connect(&db).await;
-    begin_test_transaction(&mut conn).await.unwrap();
-    for is_ok in [true, false] {
-        let end = hold(&mut conn, &[BOOK], is_ok).await;
-        assert_eq!(end.is_ok(), is_ok, "{end:?}");
-        assert_eq!(db.locks().await, []);
-    }
-    assert_eq!(bookings(&mut conn, 7).await.unwrap(), 2);
-    drop(conn);
-    db.until_quiet().await;
-    assert_eq!(committed(&db, 7).await, 0);
 }
 
 /// As PostgreSQL counts: released as often as acquired, separately for each mode.

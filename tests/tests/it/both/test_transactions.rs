@@ -42,8 +42,10 @@ fn requests() -> Vec<(Request, bool)> {
 
 /// The call must have been refused because a transaction is open.
 fn is_refused(result: QueryResult<usize>) {
-    let error = Error::from(result.unwrap_err());
-    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    assert_matches!(
+        Error::from(result.unwrap_err()),
+        Error::InTransaction { .. }
+    );
 }
 
 async fn take(

@@ -18,7 +18,6 @@ const URLS: &str = "ADVISORY_TEST_CITUS_URLS";
 /// How long a state may take to come.
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// A node of the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Node(String);
 
@@ -59,7 +58,6 @@ impl Cluster {
         [&self.coordinator, &self.workers[0], &self.workers[1]]
     }
 
-    /// Runs statements at the coordinator.
     pub(super) async fn run(&self, sql: &str) {
         self.coordinator.run(sql).await;
     }
@@ -140,7 +138,6 @@ impl Node {
         }
     }
 
-    /// The error of a statement.
     pub(super) async fn refusal(&self, sql: &str) -> String {
         let refused = self.connect().await.batch_execute(sql).await;
         refused.expect_err(sql).to_string()
@@ -156,7 +153,6 @@ impl Node {
         found.unwrap().into_iter().map(|it| it.line).collect()
     }
 
-    /// Waits until a query counts something.
     pub(super) async fn until(&self, what: &str, sql: &str) {
         let mut conn = self.connect().await;
         let begun = Instant::now();
@@ -188,7 +184,6 @@ pub(super) async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Prints a row of the table.
 #[allow(
     clippy::print_stdout,
     reason = "the script takes the table from the output"

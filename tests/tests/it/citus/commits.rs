@@ -72,7 +72,6 @@ async fn add<F: Future<Output = ()>>(
     Ok(())
 }
 
-/// Reads the balances, under the same lock.
 #[advisory_lock(key = "citus-commit", name = "citus-commit", pool = pool)]
 async fn sum(pool: &Pool<AsyncPgConnection>, table: &str) -> Result<i64, Error> {
     Ok(number(

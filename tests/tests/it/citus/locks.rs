@@ -16,7 +16,6 @@ async fn add(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Holds its lock while the future runs.
 #[advisory_lock(key = "citus-hold", name = "citus-hold", pool = pool, wait = "never")]
 async fn hold<F: Future<Output = ()>>(
     pool: &Pool<AsyncPgConnection>,
@@ -27,7 +26,6 @@ async fn hold<F: Future<Output = ()>>(
     Ok(())
 }
 
-/// Waits for the lock, then for the row.
 #[advisory_lock(key = "citus-deadlock", name = "citus-deadlock", pool = pool)]
 async fn lock_then_row(
     pool: &Pool<AsyncPgConnection>,
@@ -38,7 +36,6 @@ async fn lock_then_row(
     Ok(())
 }
 
-/// Takes the lock in a transaction that has the row.
 #[advisory_lock(key = "citus-deadlock", name = "citus-deadlock")]
 async fn lock_in_transaction(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     let _: &mut _ = conn;

@@ -42,7 +42,6 @@ impl Cluster {
         [port, self.coordinator.number(&other).await]
     }
 
-    /// The node of this port.
     fn at(&self, port: i64) -> &Node {
         let mut nodes = self.nodes().into_iter();
         let is_there = |node: &&Node| node.url().contains(&format!(":{port}/"));
@@ -80,7 +79,6 @@ async fn add_slowly(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> 
     Ok(())
 }
 
-/// Holds a tenant's lock while the future runs.
 #[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id), handle = lock)]
 async fn hold<F: Future<Output = ()>>(
     pool: &Pool<AsyncPgConnection>,
@@ -92,7 +90,6 @@ async fn hold<F: Future<Output = ()>>(
     lock.check(conn).await
 }
 
-/// Whether a tenant's lock is free.
 #[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id), wait = "never", on_held = Ok(false))]
 async fn is_free(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<bool, Error> {
     _ = conn;
@@ -111,7 +108,6 @@ async fn poll(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes a tenant's lock in the caller's transaction, and fails.
 #[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", at = (citus_balance::id, id))]
 async fn fail(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
     execute(conn, &format!("SELECT {id}")).await?;
@@ -327,7 +323,6 @@ async fn add_to_two(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error
     Ok(())
 }
 
-/// Reads a tenant's balance under its lock.
 #[advisory_lock(key = "citus-balance:<id>", name = "citus-balance", pool = pool, at = (citus_balance::id, id))]
 async fn balance(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<i64, Error> {
     let read = format!("SELECT balance AS number FROM citus_balance WHERE id = {id}");
