@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::programs::{
     Said, assert_has, assert_has_all, assert_lacks, assert_starts, cases, claim_record, file,
-    run_at, words,
+    run_at, url_as, words,
 };
 
 /// A queue with rows in every state.
@@ -106,6 +106,23 @@ run them again:
         said.out,
         "`mail` has no row `99`: it was deleted, or never there\n"
     );
+}
+
+/// Errors can have private data.
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_need_no_right_to_the_key_and_the_errors() {
+    let db = queue("shop.mail").await;
+    let role = format!("watching_{}", std::process::id());
+    db.run(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA shop TO {role};
+         GRANT SELECT (kind, run_at, attempts, locked_until, locked_by, completed_at, failed_at) ON shop.mail TO {role}"
+    ))
+    .await;
+    let list = words("claim list --table shop.mail");
+    let said = run_at(&url_as(&db, &role), &list).await.exits(0);
+    assert_has_all(&said.out, &["available", "failed"]);
+    assert_has(&said.out, "not known: errors: ");
+    assert_eq!(said.out.matches("not known").count(), 1, "{}", said.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
