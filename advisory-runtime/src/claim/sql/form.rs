@@ -114,6 +114,7 @@ impl Form {
         }
     }
 
+    #[allow(clippy::too_many_lines, reason = "a list of the statements")]
     fn text(self, row: &RowType) -> String {
         let mut fragments = Fragments::of(row);
         let file = match self {

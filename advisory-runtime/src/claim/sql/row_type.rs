@@ -8,7 +8,7 @@ use crate::claim::optional_column::{
     CountColumn, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn,
 };
 use crate::claim::sql::ends::sets_columns;
-use crate::claim::table::{Claim, ttl};
+use crate::claim::table::{Claim, Order, ttl};
 use crate::rows::End;
 use diesel::{Column, Expression};
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(in crate::claim) struct RowType {
 
 impl RowType {
     pub(in crate::claim) fn of<T: Claim>() -> Self {
-        let mut order: Vec<_> = T::ORDER.iter().map(|order| order.parts()).collect();
+        let mut order: Vec<_> = T::ORDER.iter().map(Order::parts).collect();
         if order.is_empty() {
             order.extend(T::RunAt::COLUMN.map(|run_at| [run_at.name, ""]));
             order.extend(T::Key::NAMES.iter().map(|&name| [name, ""]));
