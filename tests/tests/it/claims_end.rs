@@ -3,12 +3,13 @@
 
 use crate::sync_job::{Brief, assert_lost, brief, database, lock_rows, state_of, until};
 use advisory_runtime::Pool;
-use advisory_runtime::claim::{self, Claimed, End, Error, State};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
 use advisory_tests::bookings::execute;
 use advisory_tests::claims::{self, failure, is_failure};
 use advisory_tests::settings::idle_bound;
 use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_matches, pid_of};
+use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::future::pending;
@@ -180,6 +181,13 @@ async fn a_row_that_is_not_seen_beside_the_pool_is_not_lost() {
 
 #[tokio::test]
 async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
+    /// Its end waits for the row, because of the trigger.
+    #[derive(Debug, Queryable, Selectable, Claim)]
+    #[diesel(table_name = crate::sync_job::sync_jobs)]
+    #[claim(ttl = "3s", renew = "1s")]
+    struct Triggered {
+        id: i64,
+    }
     let db = database(1).await;
     db.run(
         "CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; \
@@ -187,7 +195,8 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
     )
     .await;
     let (pool, mut conn, mut other) = (db.bb8(4).await, db.connect().await, db.connect().await);
-    let job = brief(&mut conn).await;
+    let job: Claimed<Triggered> = claims::first(&mut conn).await.unwrap();
+    assert_eq!(job.id, 1);
     let mut own = db.connect().await;
     lock_rows(&mut other).await;
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
@@ -311,6 +320,14 @@ async fn a_conflict_in_a_transaction_is_reported_as_it_is() {
 /// trigger, so that somebody else can play the commit.
 #[tokio::test]
 async fn a_refused_end_is_unknown_if_the_row_has_ended_all_the_same() {
+    /// A process looks for the triggers of a type once, so that a type which other tests use could
+    /// be known to have some. Then its end would lock the row first.
+    #[derive(Debug, Queryable, Selectable, Claim)]
+    #[diesel(table_name = crate::sync_job::sync_jobs)]
+    #[claim(ttl = "4s")]
+    struct Untriggered {
+        id: i64,
+    }
     let db = database(2).await;
     let (mut conn, mut holder) = (db.connect().await, db.connect().await);
     db.run(
@@ -326,7 +343,8 @@ async fn a_refused_end_is_unknown_if_the_row_has_ended_all_the_same() {
         .unwrap();
     let pid = pid_of(&mut conn).await;
     for is_committed in [false, true] {
-        let job: Claimed<Brief> = claims::first(&mut conn).await.unwrap();
+        let job: Claimed<Untriggered> = claims::first(&mut conn).await.unwrap();
+        assert!(job.id > 0);
         execute(&mut conn, "SET application_name = 'ends'")
             .await
             .unwrap();
