@@ -130,7 +130,8 @@ pub(crate) struct Arguments {
 struct Server<'a> {
     client: &'a Client,
     facts: Facts,
-    /// The name of the lease table, which needs no quotes.
+    /// The name of the lease table: lower-case letters, digits and `_`, and a full stop, so that it
+    /// needs no quotes and can stand in a literal.
     lease_table: String,
     jobs: Vec<JobTable>,
     /// The reason why job tables are not looked at.

@@ -142,7 +142,8 @@ pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
 
 /// The declared locks of an inventory by the names of their types; `None` for a name that two types
 /// have. They find the lock of a site with an expression as its key, such as
-/// `RoomNight { room, night }`: its type is not known here, but the expression contains its name.
+/// `RoomNight { room, night }`: its type is not known here, but the expression contains its name. The
+/// lock is not found if the expression names several locks or none.
 pub(crate) struct DeclaredLocks<'a>(BTreeMap<&'a str, Option<&'a Record>>);
 
 impl<'a> DeclaredLocks<'a> {

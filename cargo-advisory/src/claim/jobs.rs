@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result, bail};
 /// The time limit of a statement that changes rows, with its waits for locks.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
-/// Wakes up idle workers. The triggers of the migration do not notify of the change of a failed
+/// Wakes up idle workers, by the channel on which they listen. The triggers of the migration do not notify of the change of a failed
 /// row.
 const NOTIFY: &str = "SELECT pg_notify('advisory_claim', COALESCE(pg_partition_root(r.oid)::oid, r.oid)::text) \
      FROM (SELECT $1::regclass::oid AS oid) AS r";

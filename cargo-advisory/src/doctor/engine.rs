@@ -28,69 +28,100 @@ const FEWER_SIGNS: &str = "SELECT version(), (SELECT concat('table ', n.nspname,
      FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
      WHERE n.nspname = 'sys' AND c.relname = 'iam_pg_role_mappings')";
 
+/// An engine, with what its documentation and sources, or a trial, say of locks. The guide's page
+/// on several servers has the links.
 pub(super) struct Engine {
     name: &'static str,
-    level: Level,
     /// `extension citus`, or `version` and a part of the version's text.
     sign: &'static str,
+    level: Level,
     message: &'static str,
-    fix: Vec<&'static str>,
+    fix: &'static [&'static str],
 }
 
 /// The engine on which the guide's results were tried.
 const TRIED: &str = "Citus";
 
-/// The engines, with what their documentation and sources, or a trial, say of locks: the name, the
-/// level and the sign, what it means, and what to do. The guide's page on several servers has the
-/// links.
-const ENGINES: &str = "\
-CockroachDB | problem | version CockroachDB
-session-level locks lock nothing; transaction-level locks exist from 26.3, where a savepoint's rollback does not release them
-Use transaction-level locks of 26.3 or later; `session::verify` refuses the others.
-
-Aurora DSQL | problem | table sys.iam_pg_role_mappings
-its transactions never wait for each other, and it has no savepoints, which every commit of a locked call uses
-Write the rule as a constraint, and repeat transactions that fail with 40001.
-
-Shardman | problem | extension shardman
-a lock excludes the sessions of its own node only; the locks of the whole cluster have functions of their own
-Connect all programs that share a lock to one node.
-
-SPQR | problem | extension spqrguard
-a lock excludes the sessions of its own shard only; through the router its statements are refused or go to every shard
-Connect to the shard that has the rows, as with shards of your own.
-
-pgEdge (Spock) | problem | extension spock
-a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays
-Connect all programs that share a lock to one node.
-
-EDB Postgres Distributed (BDR) | problem | extension bdr
-a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays
-Connect all programs that share a lock to one node.
-
-pgactive | problem | extension pgactive
-a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays
-Connect all programs that share a lock to one node.
-
-Citus | advice | extension citus
-a lock excludes the sessions of its own node only, and Citus refuses leases and claims in each table that it manages
-Connect all programs that share a lock to the coordinator.
-Keep the lease table and job tables as ordinary tables of the coordinator.
-
-YugabyteDB | advice | version -YB-
-locks exclude sessions on all nodes since 2025.1; `SKIP LOCKED` fails under SERIALIZABLE, and sessions draw from a sequence in blocks of 100
-Run `session::verify` at the start of the program.
-Set the flag `ysql_sequence_cache_minval` to 0 before the lease table is created.
-
-Neon | advice | setting neon
-after five minutes without a query the server stops, which ends idle sessions with their session-level locks
-Turn off scale to zero for a program that holds session-level locks while it is idle.
-
-AlloyDB | fine | setting alloydb
-locks are those of PostgreSQL, on the primary
-
-Aurora | fine | function aurora_version
-locks are those of PostgreSQL, on the writer; a reader that forwards writes refuses savepoints and sequences, and so locked calls and leases";
+const ENGINES: [Engine; 12] = [
+    Engine {
+        name: "CockroachDB",
+        sign: "version CockroachDB ",
+        level: Level::Problem,
+        message: "session-level locks lock nothing; transaction-level locks exist from 26.3, where a savepoint's rollback does not release them",
+        fix: &[
+            "Use transaction-level locks of 26.3 or later; `session::verify` refuses the others.",
+        ],
+    },
+    Engine {
+        name: "Aurora DSQL",
+        sign: "table sys.iam_pg_role_mappings",
+        level: Level::Problem,
+        message: "its transactions never wait for each other, and it has no savepoints, which every commit of a locked call uses",
+        fix: &["Write the rule as a constraint, and repeat transactions that fail with 40001."],
+    },
+    Engine {
+        name: "Shardman",
+        sign: "extension shardman",
+        level: Level::Problem,
+        message: "a lock excludes the sessions of its own node only; the locks of the whole cluster have functions of their own",
+        fix: &["Connect all programs that share a lock to one node."],
+    },
+    Engine {
+        name: "SPQR",
+        sign: "extension spqrguard",
+        level: Level::Problem,
+        message: "a lock excludes the sessions of its own shard only; through the router its statements are refused or go to every shard",
+        fix: &["Connect to the shard that has the rows, as with shards of your own."],
+    },
+    Engine::with_several_writers("pgEdge (Spock)", "extension spock"),
+    Engine::with_several_writers("EDB Postgres Distributed (BDR)", "extension bdr"),
+    Engine::with_several_writers("pgactive", "extension pgactive"),
+    Engine {
+        name: "Citus",
+        sign: "extension citus",
+        level: Level::Advice,
+        message: "a lock excludes the sessions of its own node only, and Citus refuses leases and claims in each table that it manages",
+        fix: &[
+            "Connect all programs that share a lock to the coordinator.",
+            "Keep the lease table and job tables as ordinary tables of the coordinator.",
+        ],
+    },
+    Engine {
+        name: "YugabyteDB",
+        sign: "version -YB-",
+        level: Level::Advice,
+        message: "locks exclude sessions on all nodes since 2025.1; `SKIP LOCKED` fails under SERIALIZABLE, and sessions draw from a sequence \
+                  in blocks of 100",
+        fix: &[
+            "Run `session::verify` at the start of the program.",
+            "Set the flag `ysql_sequence_cache_minval` to 0 before the lease table is created.",
+        ],
+    },
+    Engine {
+        name: "Neon",
+        sign: "setting neon",
+        level: Level::Advice,
+        message: "after five minutes without a query the server stops, which ends idle sessions with their session-level locks",
+        fix: &[
+            "Turn off scale to zero for a program that holds session-level locks while it is idle.",
+        ],
+    },
+    Engine {
+        name: "AlloyDB",
+        sign: "setting alloydb",
+        level: Level::Fine,
+        message: "locks are those of PostgreSQL, on the primary",
+        fix: &[],
+    },
+    Engine {
+        name: "Aurora",
+        sign: "function aurora_version",
+        level: Level::Fine,
+        message: "locks are those of PostgreSQL, on the writer; a reader that forwards writes refuses savepoints and sequences, and so locked \
+                  calls and leases",
+        fix: &[],
+    },
+];
 
 /// The first release of `YugabyteDB` with advisory locks, apart from previews.
 const YUGABYTE: u32 = 2025;
@@ -99,7 +130,7 @@ pub(super) enum Found {
     /// None of [`ENGINES`].
     PostgreSql,
     /// The engine, and its version.
-    Engine(Engine, String),
+    Engine(&'static Engine, String),
     /// The reason why the engine cannot be determined.
     Unknown(String),
 }
@@ -122,33 +153,25 @@ pub(super) async fn find(address: &str) -> Result<Found> {
 }
 
 fn recognize(version: &str, signs: &str) -> Found {
-    let is_found = |engine: &Engine| match engine.sign.strip_prefix("version ") {
+    let is_found = |engine: &&Engine| match engine.sign.strip_prefix("version ") {
         Some(part) => version.contains(part),
         None => signs.split(',').any(|sign| sign == engine.sign),
     };
-    match ENGINES
-        .split("\n\n")
-        .filter_map(Engine::read)
-        .find(is_found)
-    {
+    match ENGINES.iter().find(is_found) {
         Some(engine) => Found::Engine(engine, one_line(version)),
         None => Found::PostgreSql,
     }
 }
 
 impl Engine {
-    fn read(text: &'static str) -> Option<Self> {
-        let mut lines = text.lines();
-        let (name, rest) = lines.next()?.split_once(" | ")?;
-        let (level, sign) = rest.split_once(" | ")?;
-        let levels = [Level::Problem, Level::Advice, Level::Fine];
-        Some(Self {
+    const fn with_several_writers(name: &'static str, extension: &'static str) -> Self {
+        Self {
             name,
-            level: levels.into_iter().find(|it| it.name() == level)?,
-            sign,
-            message: lines.next()?,
-            fix: lines.collect(),
-        })
+            sign: extension,
+            level: Level::Problem,
+            message: "a lock excludes the sessions of its own node only, and so does a lease: of two nodes' writes the later one stays",
+            fix: &["Connect all programs that share a lock to one node."],
+        }
     }
 
     /// What it means for locks, with the source of that.

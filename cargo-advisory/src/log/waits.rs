@@ -209,7 +209,7 @@ impl Waits {
         self.end_unlogged(wait.pid, |open| !open.is_wait(wait.lock, wait.waited, at));
         let before = self.open.remove(&wait.pid);
         let entry = self.entry(wait.lock, &record.statement, record);
-        // The log may begin in the middle of a wait.
+        // The log may begin in the middle of a wait that is over.
         if before.is_none() {
             entry.waits += 1;
         }
