@@ -41,7 +41,7 @@ pub(super) struct Call {
 /// seconds after its limit.
 pub(super) const GRACE: Duration = Duration::from_secs(4);
 
-/// The time limit of the answer to a request.
+/// The time limit of the answer to a request; the longest one if it has none.
 pub(super) fn answer_limit(request: &Request) -> Duration {
     let limit = request.limit();
     limit.map_or(Duration::MAX, |limit| limit.saturating_add(GRACE))

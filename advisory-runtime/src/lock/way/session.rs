@@ -351,7 +351,8 @@ async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -
         Err(source) if has_only_message(&source) => Some(source),
         Err(source) => return Err(source),
     };
-    match (conn.execute(&call.release_message()).await, source) {
+    let message = call.release_message();
+    match (Box::pin(conn.execute(&message)).await, source) {
         (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => Err(source),
         (released, _) => released,
     }
