@@ -50,6 +50,19 @@ const FAULTS: [&str; 18] = [
 ];
 
 #[test]
+fn each_fault_of_the_program_is_tested_here() {
+    let output = Command::new(env!("CARGO_BIN_EXE_advisory-stress"))
+        .arg("--help")
+        .output()
+        .expect("`cargo test` builds the program of its package");
+    let help = String::from_utf8_lossy(&output.stdout);
+    let faults = help.lines().find_map(|line| line.strip_prefix("Faults: "));
+    let faults = faults.expect("a list").split(", ");
+    let faults: Vec<_> = faults.filter(|fault| *fault != "block-runtime").collect();
+    assert_eq!(faults, FAULTS);
+}
+
+#[test]
 fn no_rule_is_broken_whatever_fails() {
     let mut flags = vec!["--operations", "7200"];
     for fault in FAULTS {

@@ -73,6 +73,7 @@ impl Facts {
 
     /// A setting's text; `None` if this server does not have it.
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
+        debug_assert!(SETTINGS.contains(name), "`{name}` is not in `SETTINGS`");
         self.settings.get(name).map(|(value, _)| value.as_str())
     }
 

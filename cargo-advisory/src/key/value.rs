@@ -234,5 +234,11 @@ timestamp | infinity |
             let written = of_shape(parts[1], shape.unwrap()).unwrap_or_default();
             assert_eq!(written, parts[2], "{line}");
         }
+        let is_any_text = |shape: &Shape| matches!(shape, Shape::Char | Shape::Text | Shape::Raw);
+        for shape in Shape::ALL.into_iter().filter(|shape| !is_any_text(shape)) {
+            let start = format!("{} | ", shape.name());
+            let mut forms = FORMS.lines();
+            assert!(forms.any(|line| line.starts_with(&start)), "{shape:?}");
+        }
     }
 }
