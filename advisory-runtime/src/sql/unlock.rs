@@ -61,18 +61,24 @@ impl QueryId for Unlock {
 /// another client's.
 pub(crate) fn release_keys(keys: &[Key], mode: Mode, process: Option<i32>) -> String {
     let unlock = unlock_function(mode);
-    let calls = keys
-        .iter()
-        .map(|key| format!("{unlock}({})", Arguments(*key)));
-    let mut released = calls.collect::<Vec<_>>().join(",");
-    if keys.len() != 1 {
+    let mut released = String::with_capacity(192);
+    if let Some(process) = process {
+        put!(
+            released,
+            "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process} AND "
+        );
+    }
+    if let [key] = *keys {
+        put!(released, "{unlock}({})", Arguments(key));
+    } else {
         // A list and not a sum: a sum of many keys would be an expression too deep for the server's
         // stack.
-        released = format!("true OPERATOR(pg_catalog.=) ALL(ARRAY[{released}])");
-    }
-    if let Some(process) = process {
-        released =
-            format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process} AND {released}");
+        released.push_str("true OPERATOR(pg_catalog.=) ALL(ARRAY[");
+        for (index, key) in keys.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            put!(released, "{comma}{unlock}({})", Arguments(*key));
+        }
+        released.push_str("])");
     }
     fail_unless(&released, Marker::LockLost.text())
 }
