@@ -78,11 +78,16 @@ async fn send_end<T: Claim, D: Queries>(
 ) -> Result<(), Error> {
     let (job, end, _) = one;
     let is_inside = !matches!(depth(conn), Ok(None));
+    let own = end_of::<T>(end);
+    // A trigger can hide from the changed rows that the claim was held.
+    let is_plain = is_inside
+        && !own.has_message()
+        && !sets_columns::<T>(own)
+        && own != End::Delete
+        && !has_triggers::<T, D>(conn).await?;
     let hold = job.hold().ending();
     let answer = job.answer();
     let outcome = if is_inside {
-        let own = end_of::<T>(end);
-        let is_plain = !own.has_message() && !sets_columns::<T>(own) && own != End::Delete;
         let statement = if is_plain {
             let wanted = Wanted {
                 changes,
