@@ -27,7 +27,7 @@ use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use form::{Form, Locked, SpentWay};
 use fragments::Fragments;
 pub(super) use fragments::LONGEST_PAUSE;
-pub(super) use row_type::RowType;
+pub(super) use row_type::{RowType, sets_columns};
 pub(super) use statement::{Fixed, Id, Statement, Value, settled};
 use std::borrow::Cow;
 

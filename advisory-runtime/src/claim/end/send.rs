@@ -4,9 +4,9 @@ use crate::claim::Error;
 use crate::claim::claimed::{Claimed, index_of, no_answer};
 use crate::claim::conflicts::{change, load};
 use crate::claim::mutex::locked;
-use crate::claim::sql::ends::{self, OneEnd, end_of, sets_columns};
+use crate::claim::sql::ends::{self, OneEnd, end_of};
 use crate::claim::sql::{
-    Fixed, Form, Fragment, LONGEST_PAUSE, Locked, Statement, Wanted, settled, text,
+    Fixed, Form, Fragment, LONGEST_PAUSE, Locked, Statement, Wanted, sets_columns, settled, text,
 };
 use crate::claim::table::Claim;
 use crate::driver::{Queries, depth};

@@ -10,8 +10,6 @@ use crate::claim::optional_column::MaybeTime;
 use crate::claim::table::Claim;
 use crate::rows::End;
 use crate::sql::put;
-use diesel::pg::Pg;
-use diesel::query_builder::QueryFragment as _;
 use diesel::sql_types::BigInt;
 
 /// Replaces an end for which the table has no column.
@@ -21,17 +19,6 @@ pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
         End::Fail if T::FailedAt::COLUMN.is_none() => End::Release,
         end => end,
     }
-}
-
-/// Returns `true` if the row's type sets columns at this end, by `#[claim(completed = …)]` or
-/// `#[claim(failed = …)]`.
-pub(in crate::claim) fn sets_columns<T: Claim>(end: End) -> bool {
-    let is_noop = match end {
-        End::Complete => T::completed().is_noop(&Pg),
-        End::Fail | End::Retry { .. } => T::failed().is_noop(&Pg),
-        End::Release | End::Delete => Ok(true),
-    };
-    !is_noop.unwrap_or(true)
 }
 
 /// A claim to end, and the message of a failure; `None` leaves the row's message as it is.

@@ -7,9 +7,10 @@ use crate::claim::key::KeyColumns;
 use crate::claim::optional_column::{
     CountColumn, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn,
 };
-use crate::claim::sql::ends::sets_columns;
 use crate::claim::table::{Claim, Order, ttl};
 use crate::rows::End;
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment as _;
 use diesel::{Column, Expression};
 use std::time::Duration;
 
@@ -114,4 +115,15 @@ impl RowType {
     pub(in crate::claim) fn is_ascending(&self) -> bool {
         self.order.iter().all(|[_, direction]| direction.is_empty())
     }
+}
+
+/// Returns `true` if the row's type sets columns at this end, by `#[claim(completed = …)]` or
+/// `#[claim(failed = …)]`.
+pub(in crate::claim) fn sets_columns<T: Claim>(end: End) -> bool {
+    let is_noop = match end {
+        End::Complete => T::completed().is_noop(&Pg),
+        End::Fail | End::Retry { .. } => T::failed().is_noop(&Pg),
+        End::Release | End::Delete => Ok(true),
+    };
+    !is_noop.unwrap_or(true)
 }
