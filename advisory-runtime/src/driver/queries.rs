@@ -116,8 +116,8 @@ impl Queries for AsyncPgConnection {
     }
 }
 
-/// Loads rows like [`diesel_async::RunQueryDsl::load`], which is compiled again for each query and
-/// each type of row, and so takes most of the time of compiling a program with claims.
+/// Loads rows like [`diesel_async::RunQueryDsl::load`], whose futures are compiled again for each
+/// query and each type of row.
 #[cfg(feature = "diesel-async")]
 async fn load_on<Q, R, S>(mut conn: &AsyncPgConnection, query: Q) -> QueryResult<Vec<R>>
 where

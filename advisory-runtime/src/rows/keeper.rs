@@ -138,8 +138,8 @@ static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| Arc::new(Keeper::new(tru
 
 /// Renews rows and ends them.
 pub struct Keeper {
-    /// `true` if it runs on a thread of its own; `false` on the runtime of whoever holds the first
-    /// row, for rows in memory, whose time is that runtime's.
+    /// `true` if the keeper has its own thread. A keeper of rows in memory runs on the runtime where
+    /// the first row was acquired, and uses its clock, which a test can pause.
     has_thread: bool,
     state: Mutex<State>,
     /// Wakes the loop before the time that it has planned.
@@ -180,7 +180,7 @@ impl Keeper {
         &KEEPER
     }
 
-    /// A keeper on the runtime of whoever holds its first row.
+    /// Creates a keeper that runs on the runtime where its first row is acquired.
     #[cfg(feature = "testing")]
     pub(crate) fn on_runtime() -> Arc<Self> {
         Arc::new(Self::new(false))

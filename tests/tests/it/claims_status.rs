@@ -197,6 +197,33 @@ async fn a_row_that_a_trigger_archives_is_ended() {
     assert_eq!(db.count("SELECT count(at) FROM archive").await, 3);
 }
 
+/// The server then counts no changed row, but the row still has its claim.
+#[tokio::test]
+async fn an_end_that_a_new_trigger_undoes_is_not_reported_as_done() {
+    #[derive(Queryable, Selectable, Claim)]
+    #[diesel(table_name = errand)]
+    struct Undone {
+        id: i64,
+    }
+    let db = errands(2).await;
+    let mut conn = db.connect().await;
+    let job = claims::first::<Undone>(&mut conn).await.unwrap();
+    // The process looks for triggers, and finds none.
+    claim::complete(&mut conn, &job).await.unwrap();
+    db.run(
+        "CREATE FUNCTION undone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; \
+         CREATE TRIGGER undone BEFORE UPDATE ON errand FOR EACH ROW WHEN (NEW.completed_at IS NOT NULL) EXECUTE FUNCTION undone()",
+    )
+    .await;
+    let job = claims::first::<Undone>(&mut conn).await.unwrap();
+    assert_eq!(job.id, 2);
+    assert_matches!(
+        claim::complete(&mut conn, &job).await,
+        Err(Error::CommitUnknown { .. })
+    );
+    is(&db, 2, "completed_at IS NULL").await;
+}
+
 #[tokio::test]
 async fn a_pause_of_more_than_ten_years_is_refused() {
     let db = errands(1).await;

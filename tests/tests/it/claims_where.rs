@@ -19,7 +19,7 @@ diesel::table! {
     }
 }
 
-/// Without a `run_at`, the count in the order puts a failed row behind the others.
+/// There is no `run_at`. Rows with fewer attempts come first, so a failed row comes after the others.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = task)]
 #[claim(attempts, max_attempts = 2, order = "attempts, id")]

@@ -265,10 +265,10 @@ async fn a_session_lock_ends_with_its_primary() {
     primary.stop("immediate").await;
     let waited = waiting.await.unwrap();
     assert_error!(waited, Database);
-    // Nobody is told that the lock was held to the end.
+    // The call does not report that the lock was held to the end.
     let ended = holder.finish(Ok::<_, Error>(())).await.map(|_| ());
     assert_error!(ended, LockLost);
-    // Without a primary there is no lock.
+    // While there is no primary, acquiring a lock fails.
     let refused = session::acquire_from(&pool, ROOM).await.map(|_| ());
     assert_error!(refused, Pool);
     standby.promote().await;

@@ -229,7 +229,7 @@ impl<R: Rows> Queue<R> {
 struct Sender<R: Rows> {
     keeper: Arc<Keeper>,
     group: Arc<Group<R>>,
-    /// `true` on the runtime of whoever ends the row, `false` on the keeper's.
+    /// `true` if it sends on the caller's runtime, `false` if on the keeper's.
     is_here: bool,
     /// In the queue; `None` for an end of its own.
     number: Option<u64>,
