@@ -66,7 +66,14 @@ use page;
 #[test]
 fn each_block_that_its_doctest_does_not_run_is_run_here() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let modules = read_all(&here.join("tests/it/guide"));
+    let folder = here.join("tests/it/guide");
+    let modules = read_all(&folder);
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let declared = format!("\nmod {name};");
+        assert!(include_str!("guide.rs").contains(&declared), "{declared}");
+    }
     let mut blocks = 0;
     for entry in fs::read_dir(here.join("../advisory-runtime/docs")).unwrap() {
         let path = entry.unwrap().path();
