@@ -2,10 +2,13 @@
 
 use crate::records::declared;
 use advisory_pattern::{Permits, Record};
+use serde_json::Value;
 
 use crate::programs::{
     advisory, assert_has, assert_has_all, file, keyed, program_of, scratch, site,
 };
+
+const REGISTRY: &str = include_str!("../../docs/registry.md");
 
 fn transfer(line: u32) -> Record {
     let keys = ["AccountLock { id: from }", "AccountLock { id: to }"];
@@ -120,6 +123,17 @@ fn each_argument_of_a_lock_is_in_the_document_the_page_and_the_json() {
         assert_has(&written, value);
     }
     assert_has_all(&written, &shown[1..14]);
+    // The page says what a change of each field does while two releases run.
+    let (_, table) = REGISTRY.split_once("\n| field of a lock |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let written: Value = serde_json::from_str(&written).unwrap();
+    let of_keys = ["pattern", "number", "key_space"];
+    let of_place = ["kind", "file", "line", "crate", "crate_version"];
+    for field in written["sites"][0].as_object().unwrap().keys() {
+        let is_named = table.contains(&format!("`{field}`")) || field.starts_with("allow_");
+        let follows = of_keys.iter().chain(&of_place).any(|other| other == field);
+        assert!(is_named || follows, "`{field}` is not in registry.md");
+    }
 }
 
 #[test]

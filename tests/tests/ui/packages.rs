@@ -228,6 +228,7 @@ fn each_feature_of_the_runtime_is_documented_and_checked() {
     let checked = read("scripts/feature-combinations");
     let checked: Vec<&str> = checked.split([' ', ',', '\n']).collect();
     let documented = read("advisory-runtime/src/lib.rs");
+    let lists = ["README.md", "advisory-runtime/README.md"].map(|path| (path, read(path)));
     let mut count = 0;
     for (feature, _) in features.lines().filter_map(|line| line.split_once(" = ")) {
         if feature == "default" {
@@ -241,6 +242,11 @@ fn each_feature_of_the_runtime_is_documented_and_checked() {
             rows.any(|line| line.contains(&row)),
             "{feature} has no row in `lib.rs`"
         );
+        for (path, page) in &lists {
+            let is_added = |line: &str| line.starts_with("cargo add") && line.contains(feature);
+            let is_listed = page.contains(&row) || page.lines().any(is_added);
+            assert!(is_listed, "{feature} is not in {path}");
+        }
     }
     assert!(count > 10);
 }
