@@ -14,6 +14,7 @@ use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_ke
 use advisory_runtime::Key;
 
 use crate::database::identifier;
+use crate::failure::{Failure, Result, bail};
 use crate::key_values;
 use crate::text::{controls_terminal, in_backticks};
 
@@ -48,12 +49,12 @@ impl Guard {
         derivation: Derivation,
         table: Table,
         columns: BTreeMap<String, String>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self> {
         for text in [&lock, &encode_key(Some(&key))] {
             if text.contains(controls_terminal) || text.contains(QUOTE) {
-                return Err(format!(
+                bail!(
                     "a trigger cannot name this lock: its name or key contains a control character or `{QUOTE}`"
-                ));
+                );
             }
         }
         let guard = Self {
@@ -71,18 +72,16 @@ impl Guard {
                     none if none.is_empty() => "none".to_owned(),
                     names => names,
                 };
-                return Err(format!(
-                    "`--column {name}=…`: the key has no such placeholder; it has {names}"
-                ));
+                bail!("`--column {name}=…`: the key has no such placeholder; it has {names}");
             }
             let is_unfit = |word: &str| expression.contains(word);
             if expression.trim().is_empty()
                 || expression.contains(controls_terminal)
                 || [QUOTE, "--", "/*", ";"].into_iter().any(is_unfit)
             {
-                return Err(format!(
+                bail!(
                     "`--column {name}={expression}` is not an expression: write `--column {name}=starts_at::date`"
-                ));
+                );
             }
         }
         // The rest of a guard cannot be invalid.
@@ -220,8 +219,11 @@ fn column_name(placeholder: &Placeholder) -> &str {
 
 impl Table {
     /// Reads `bookings` or `shop.bookings`. As in SQL, only a name in quotes keeps its capitals.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a table: write `bookings` or `shop.bookings`");
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let wrong = || {
+            let write = "write `bookings` or `shop.bookings`";
+            Failure::Input(format!("`{text}` is not a table: {write}"))
+        };
         let name = |name: &str| {
             let quoted = name.strip_prefix('"');
             let plain = quoted.and_then(|name| name.strip_suffix('"'));
@@ -270,12 +272,13 @@ mod tests {
     use advisory_pattern::{Derivation, LockedKey, decode_key};
 
     use super::{Guard, Table};
+    use crate::failure::Result;
 
     fn key(encoded: &str) -> LockedKey {
         decode_key(encoded).unwrap().unwrap()
     }
 
-    fn guard(encoded: &str, columns: &[(&str, &str)]) -> Result<Guard, String> {
+    fn guard(encoded: &str, columns: &[(&str, &str)]) -> Result<Guard> {
         // The second half of a pair has 32 bits.
         let derivation = match key(encoded) {
             LockedKey::IntPattern(..) => Derivation::Hashtext,
@@ -331,7 +334,7 @@ mod tests {
     fn a_column_is_an_expression_of_one_line() {
         let encoded = "pattern seat:<id: int>";
         for column in ["", " ", "a\u{7}b", "a -- b", "a /* b", "a; b", "$advisory$"] {
-            let refused = guard(encoded, &[("id", column)]).unwrap_err();
+            let refused = guard(encoded, &[("id", column)]).unwrap_err().to_string();
             assert!(refused.contains("is not an expression"), "{refused}");
         }
         for (column, expected) in [("seat_2", "seat_2"), ("a + b", "(a + b)")] {

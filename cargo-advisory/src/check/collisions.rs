@@ -64,19 +64,13 @@ mod tests {
             krate: krate.to_owned(),
             ..record("xact", "number 7")
         };
-        for (crates, more) in [
-            (&["bank", "shop"][..], None),
-            (&["bank", "shop", "till"], Some("1 more site with")),
-        ] {
-            let inventory = Inventory {
-                sites: crates.iter().map(|krate| site(krate)).collect(),
-                claims: Vec::new(),
-            };
-            let findings = find(&inventory, &[]).unwrap();
-            assert_eq!(findings.len(), 1);
-            let notes = &findings[0].notes;
-            let last = notes.get(1).map(|note| &note[..16]);
-            assert_eq!(last, more, "{notes:?}");
-        }
+        let inventory = Inventory {
+            sites: ["bank", "shop", "till"].map(site).to_vec(),
+            claims: Vec::new(),
+        };
+        let findings = find(&inventory, &[]).unwrap();
+        assert_eq!(findings.len(), 1);
+        let notes = &findings[0].notes;
+        assert!(notes[1].starts_with("1 more site with"), "{notes:?}");
     }
 }

@@ -172,58 +172,7 @@ fn without_line_number(row: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use advisory_pattern::{ClaimRecord, Record};
-
-    use super::{compare_claims, compare_sites, without_line_number};
-    use crate::finding::Finding;
-    use crate::inventory::Inventory;
-    use crate::inventory::tests::record;
-
-    fn site(line: u32, version: &str, mode: &str) -> Record {
-        Record {
-            mode: mode.to_owned(),
-            line,
-            version: version.to_owned(),
-            ..record("xact", "number 7")
-        }
-    }
-
-    fn claim(line: u32, version: &str, table: &str) -> ClaimRecord {
-        ClaimRecord {
-            table: table.to_owned(),
-            module: "jobs".to_owned(),
-            row: "Mail".to_owned(),
-            line,
-            version: version.to_owned(),
-            ..ClaimRecord::default()
-        }
-    }
-
-    fn notes(findings: &[Finding]) -> Vec<&[String]> {
-        findings.iter().map(|found| &found.notes[..]).collect()
-    }
-
-    #[test]
-    fn another_line_or_version_is_no_drift_and_is_not_shown() {
-        let inventory = |site, claim| Inventory {
-            sites: vec![site],
-            claims: vec![claim],
-        };
-        let file = Path::new("locks.json");
-        let program = inventory(site(7, "1.0.0", "exclusive"), claim(9, "1.0.0", "mail"));
-        let moved = inventory(site(8, "1.0.1", "exclusive"), claim(8, "1.0.1", "mail"));
-        assert!(compare_sites(&program, &moved, file).is_empty());
-        assert!(compare_claims(&program, &moved, file).is_empty());
-        let changed = inventory(site(8, "1.0.1", "shared"), claim(8, "1.0.1", "post"));
-        let sites = compare_sites(&program, &changed, file);
-        let modes = ["- `mode`: \"shared\"", "+ `mode`: \"exclusive\""];
-        assert_eq!(notes(&sites), [modes]);
-        let claims = compare_claims(&program, &changed, file);
-        let tables = ["- `table`: \"post\"", "+ `table`: \"mail\""];
-        assert_eq!(notes(&claims), [tables]);
-    }
+    use super::without_line_number;
 
     #[test]
     fn only_a_number_after_a_file_is_a_line() {

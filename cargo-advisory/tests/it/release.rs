@@ -323,18 +323,33 @@ fn values_that_changed_places_in_an_expression_are_found() {
         ("S { room: a, seat: b }", "S { room: b, seat: a }", 1),
         ("SlotLock { room, seat }", "SlotLock { seat, room }", 0),
         ("slot_key(room, seat)", "seat_key(seat, room)", 0),
+        ("slot(a, f(b, c))", "slot(f(b , c), a)", 1),
+        // The comma of another call is in one argument.
+        ("slot(f(a, b), c)", "slot(c, a)", 1),
+        ("one(a).two(b)", "one(b).two(a)", 0),
     ] {
         becomes(expression("book", old), expression("book", new), code);
     }
     let pair = |written: &str| site("bookings", "book", 7, &[written], &["number (?,?)"]);
     becomes(pair("(room, seat)"), pair("(seat, room)"), 1);
-    let declared = lock("SlotLock", "slot:<room: int>:<seat: int>");
-    for (written, code) in [
-        ("SlotLock { room: r, seat: s }", 0),
-        ("SlotLock { room: s, seat: r }", 1),
+    let (named, placed) = (
+        "slot:<room: int>:<seat.no: int>",
+        "slot:<0: int>:<1.no: int>",
+    );
+    for (pattern, written, code) in [
+        (named, "SlotLock { room: r, seat: s }", 0),
+        (named, "x::SlotLock { seat: r, room: s.no }", 1),
+        (placed, "SlotLock(r, s)", 0),
+        (placed, "SlotLock(s.no, r)", 1),
+        // Their fields cannot be seen.
+        (named, "SlotLock { room: s.no, ..other }", 0),
+        (named, "SlotLock(s.no, r)", 0),
+        (placed, "SlotLock::new(s.no, r)", 0),
     ] {
-        let old = [declared.clone(), function("book", "slot:<r: int>:<s: int>")];
-        let new = [declared.clone(), expression("book", written)];
+        let declared = lock("SlotLock", pattern);
+        let keyed = function("book", "slot:<r: int>:<s.no: int>");
+        let old = [declared.clone(), keyed];
+        let new = [declared, expression("book", written)];
         between(&old, &new).exits(code);
     }
 }
