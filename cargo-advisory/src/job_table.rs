@@ -208,14 +208,9 @@ impl JobTable {
         Schema::of_claim(self.schema.as_deref(), &self.name, self.claim.clone())
     }
 
-    /// The column that an argument names.
-    pub(crate) fn column(&self, argument: &str) -> Option<&str> {
-        self.claim.column(argument)
-    }
-
     pub(crate) fn pending(&self) -> Vec<String> {
         let ends = ["completed_at", "failed_at"].iter();
-        let columns = ends.filter_map(|argument| self.column(argument));
+        let columns = ends.filter_map(|argument| self.claim.column(argument));
         let conditions = columns.map(|column| quoted(column) + " IS NULL");
         conditions.collect()
     }

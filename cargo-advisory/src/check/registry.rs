@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use advisory_pattern::{ClaimRecord, Record};
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
@@ -18,47 +19,38 @@ pub(crate) fn compare(inventory: &Inventory, file: &Path, key_count: u64) -> Res
     let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     if text.trim_start().starts_with('{') {
         let committed = json::read(file, &text)?;
-        let mut findings = compare_sites(inventory, &committed, file);
-        findings.extend(compare_claims(inventory, &committed, file));
+        let mut findings = SITES.compare(&inventory.sites, &committed.sites, file);
+        findings.extend(CLAIMS.compare(&inventory.claims, &committed.claims, file));
         return Ok(findings);
     }
     let wanted = markdown::write(inventory, key_count);
     Ok(compare_lines(&wanted, &text, file).into_iter().collect())
 }
 
-pub(crate) fn compare_sites(
-    inventory: &Inventory,
-    committed: &Inventory,
-    file: &Path,
-) -> Vec<Finding> {
-    let kind = Kind {
-        name: "lock site",
-        path,
-        place: |site, from| Place::site(site, from, ""),
-        json: json::site,
-    };
-    kind.compare(&inventory.sites, &committed.sites, file)
-}
-
-fn compare_claims(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
-    let kind = Kind {
-        name: "claim",
-        path: claim_path,
-        place: Place::claim,
-        json: json::claim,
-    };
-    kind.compare(&inventory.claims, &committed.claims, file)
-}
-
-struct Kind<R> {
+/// A kind of record of an inventory.
+pub(crate) struct Kind<R> {
     name: &'static str,
     path: fn(&R) -> String,
     place: fn(&R, Option<&Path>) -> Place,
     json: fn(&R) -> Value,
 }
 
+pub(crate) const SITES: Kind<Record> = Kind {
+    name: "lock site",
+    path,
+    place: |site, from| Place::site(site, from, ""),
+    json: json::site,
+};
+
+const CLAIMS: Kind<ClaimRecord> = Kind {
+    name: "claim",
+    path: claim_path,
+    place: Place::claim,
+    json: json::claim,
+};
+
 impl<R> Kind<R> {
-    fn compare(&self, program: &[R], committed: &[R], file: &Path) -> Vec<Finding> {
+    pub(crate) fn compare(&self, program: &[R], committed: &[R], file: &Path) -> Vec<Finding> {
         let (name, shown) = (self.name, file.display());
         let finding = |message, place, notes| Finding {
             kind: "drift",

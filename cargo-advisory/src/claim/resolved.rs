@@ -93,7 +93,7 @@ impl Resolved {
             );
         }
         for argument in REQUIRED {
-            let column = table.column(argument);
+            let column = table.claim.column(argument);
             if let Some(column) = column.filter(|column| !types.contains_key(*column)) {
                 let (option, column) = (argument.replace('_', "-"), one_line(column));
                 bail!("`{label}` has no column `{column}`: write `--{option} COLUMN`");
@@ -111,7 +111,7 @@ impl Resolved {
     }
 
     pub(super) fn column(&self, argument: &str) -> Option<String> {
-        self.table.column(argument).map(quoted)
+        self.table.claim.column(argument).map(quoted)
     }
 
     pub(super) fn type_of(&self, column: &str) -> Option<&str> {
@@ -121,7 +121,7 @@ impl Resolved {
     /// The time of the statement, in the type of an argument's column: a time without a zone is in
     /// UTC.
     pub(super) fn now(&self, argument: &str) -> &'static str {
-        let column = self.table.column(argument);
+        let column = self.table.claim.column(argument);
         match column.and_then(|column| self.type_of(column)) {
             Some("pg_catalog.\"timestamp\"") => "timezone('UTC', statement_timestamp())",
             _ => "statement_timestamp()",
@@ -149,7 +149,7 @@ fn only_schema(columns: &[Column], wanted: &JobTable) -> Result<String> {
                 .iter()
                 .any(|it| it.schema == *schema && it.name == name)
         };
-        let names = REQUIRED.map(|argument| wanted.column(argument));
+        let names = REQUIRED.map(|argument| wanted.claim.column(argument));
         names.into_iter().flatten().all(has)
     };
     let mut others = schemas.into_iter().filter(has_columns);
