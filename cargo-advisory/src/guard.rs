@@ -269,25 +269,24 @@ pub(crate) fn halves(key: Key) -> (u32, u32, u8) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use advisory_pattern::{Derivation, LockedKey, decode_key};
 
     use super::{Guard, Table};
-    use crate::failure::Result;
 
     fn key(encoded: &str) -> LockedKey {
         decode_key(encoded).unwrap().unwrap()
     }
 
-    fn guard(encoded: &str, columns: &[(&str, &str)]) -> Result<Guard> {
+    fn guard(encoded: &str) -> Guard {
         // The second half of a pair has 32 bits.
         let derivation = match key(encoded) {
             LockedKey::IntPattern(..) => Derivation::Hashtext,
             _ => Derivation::Sha256,
         };
-        let owned = |(name, column): &(&str, &str)| ((*name).to_owned(), (*column).to_owned());
-        let columns = columns.iter().map(owned).collect();
-        let table = Table::parse("seats").unwrap();
-        Guard::new("seat".to_owned(), key(encoded), derivation, table, columns)
+        let (lock, table) = ("seat".to_owned(), Table::parse("seats").unwrap());
+        Guard::new(lock, key(encoded), derivation, table, BTreeMap::new()).unwrap()
     }
 
     #[test]
@@ -301,7 +300,7 @@ mod tests {
             ("number 7", "number 7", [true, true]),
             ("number 7", "number 8", [false, false]),
         ] {
-            let guard = guard(encoded, &[]).unwrap();
+            let guard = guard(encoded);
             let derivations = [Derivation::Sha256, Derivation::Hashtext];
             let has = derivations.map(|derivation| guard.has_key(&key(other), derivation));
             assert_eq!(has, expected, "{encoded}, {other}");
@@ -312,8 +311,8 @@ mod tests {
     fn only_a_trigger_that_sees_the_rows_refuses_their_writes() {
         let (row, before, instead) = (1, 2, 64);
         let (insert, truncate, all) = (4, 32, 4 | 8 | 16 | 32);
-        let of_row = guard("pattern seat:<id: int>", &[]).unwrap();
-        let fixed = guard("number 7", &[]).unwrap();
+        let of_row = guard("pattern seat:<id: int>");
+        let fixed = guard("number 7");
         for (kind, by_row, by_statement) in [
             (row | insert, insert, insert),
             (row | all, all, all),
@@ -328,18 +327,5 @@ mod tests {
         assert_eq!(of_row.needed_events(false), all - truncate);
         assert_eq!(fixed.needed_events(false), all);
         assert_eq!(fixed.needed_events(true), all - truncate);
-    }
-
-    #[test]
-    fn a_column_is_an_expression_of_one_line() {
-        let encoded = "pattern seat:<id: int>";
-        for column in ["", " ", "a\u{7}b", "a -- b", "a /* b", "a; b", "$advisory$"] {
-            let refused = guard(encoded, &[("id", column)]).unwrap_err().to_string();
-            assert!(refused.contains("is not an expression"), "{refused}");
-        }
-        for (column, expected) in [("seat_2", "seat_2"), ("a + b", "(a + b)")] {
-            let guard = guard(encoded, &[("id", column)]).unwrap();
-            assert_eq!(guard.expressions(), [expected]);
-        }
     }
 }

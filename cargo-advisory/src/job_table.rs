@@ -162,22 +162,19 @@ impl JobTable {
                 tables.push(table);
             }
         }
-        match table.filter(|_| tables.is_empty()) {
-            Some(table) => {
-                let mut others: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
-                others.dedup();
-                let others = match in_backticks(others) {
-                    none if none.is_empty() => "none".to_owned(),
-                    some => some,
-                };
-                let table = one_line(table);
-                bail!("the program claims no rows of `{table}`: it claims {others}")
-            }
-            None if tables.is_empty() => {
-                bail!("the program claims no rows: name a table, `--table mail`")
-            }
-            None => Ok(tables),
+        if !tables.is_empty() {
+            return Ok(tables);
         }
+        let Some(table) = table.map(one_line) else {
+            bail!("the program claims no rows: name a table, `--table mail`");
+        };
+        let mut others: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
+        others.dedup();
+        let others = match in_backticks(others) {
+            none if none.is_empty() => "none".to_owned(),
+            some => some,
+        };
+        bail!("the program claims no rows of `{table}`: it claims {others}")
     }
 
     fn is_as(&self, other: &Self) -> bool {

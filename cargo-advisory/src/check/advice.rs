@@ -399,13 +399,3 @@ async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2]> {
     let rows = only_rows(rows);
     Ok([0, 1].map(|at| cell(&rows, at)?.parse().ok()))
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn an_expression_is_compared_without_what_the_server_adds() {
-        let (ours, of_the_server) = ("starts_at::date", "((starts_at)::date)");
-        assert_eq!(super::plain(of_the_server), ours);
-        assert_eq!(super::plain("lower( name )"), super::plain("lower(name)"));
-    }
-}

@@ -47,30 +47,3 @@ fn findings(
     };
     Ok(collisions?.iter().map(finding).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use advisory_pattern::Record;
-
-    use super::find;
-    use crate::inventory::Inventory;
-    use crate::inventory::tests::record;
-
-    /// There is one finding for all of them.
-    #[test]
-    fn a_third_site_of_one_number_is_counted() {
-        let site = |krate: &str| Record {
-            module: krate.to_owned(),
-            krate: krate.to_owned(),
-            ..record("xact", "number 7")
-        };
-        let inventory = Inventory {
-            sites: ["bank", "shop", "till"].map(site).to_vec(),
-            claims: Vec::new(),
-        };
-        let findings = find(&inventory, &[]).unwrap();
-        assert_eq!(findings.len(), 1);
-        let notes = &findings[0].notes;
-        assert!(notes[1].starts_with("1 more site with"), "{notes:?}");
-    }
-}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Client;
 
 use super::jobs::read;
-use crate::failure::{Failure, Result, bail};
+use crate::failure::{Result, bail};
 use crate::job_table::{JobTable, quoted};
 use crate::text::{joined, one_line};
 
@@ -47,7 +47,7 @@ impl Resolved {
         // The empty text is the name of no schema.
         let schema = wanted.schema.clone().unwrap_or_default();
         let names = [wanted.name.clone(), schema];
-        let columns = read(client, COLUMNS, &names, |row| {
+        let mut columns = read(client, COLUMNS, &names, |row| {
             Ok(Column {
                 schema: row.try_get("schema")?,
                 is_visible: row.try_get("is_visible")?,
@@ -56,8 +56,7 @@ impl Resolved {
                 place: row.try_get("place")?,
             })
         })
-        .await?;
-        let mut columns = columns.map_err(Failure::Input)?;
+        .await??;
         let name = wanted.label();
         let visible = columns.iter().find(|column| column.is_visible);
         let is_named = visible.is_some() || wanted.schema.is_some();

@@ -151,7 +151,9 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
     let differs = |now: &ClaimRecord, what: &str, happens: &str| {
         let said = check("change", now).exits(1);
         let allow = "`--allow-key-change post::Mail`";
-        assert_has_all(&said.out, &[what, happens, allow]);
+        // The record has no file.
+        let place = "--> post (struct `post::Mail`)\n";
+        assert_has_all(&said.out, &[what, happens, allow, place]);
     };
     for [argument, name, what, happens] in cases(CHANGED_COLUMNS) {
         differs(

@@ -41,9 +41,13 @@ fn a_number_is_found_among_a_days_candidates() {
         let said = find(hash.clone(), pattern);
         assert_eq!(said.out, format!("{hash} is {text}  lease\n"));
     }
-    let pair = format!("(7, {})", Derivation::Hashtext.half("t-1:2026-11-22"));
-    let said = find(pair, "(7,\"<tenant>:<date>\")");
-    assert_has(&said.out, ") is (7,\"t-1:2026-11-22\")  hashtext");
+    for derivation in Derivation::ALL {
+        let pair = format!("(7, {})", derivation.half("t-1:2026-11-22"));
+        let said = find(pair, "(7,\"<tenant>:<date>\")");
+        let end = format!(") is (7,\"t-1:2026-11-22\")  {}\n", derivation.name());
+        // One with 64 bits has no half of a pair.
+        assert_eq!(said.out.ends_with(&end), derivation.bits() == 32);
+    }
     let number = advisory(&["key", "4711"]).out;
     assert_has_all(
         &number,
@@ -56,6 +60,40 @@ fn a_number_is_found_among_a_days_candidates() {
     assert_starts(&said.out, "none of ");
     let said = find("5".to_owned(), "<tenant>:<room>").exits(2);
     assert_has(&said.err, "write `--values room=FILE`");
+    for wrong in ["0123abc", "0123abcg", "(7, x)", ""] {
+        let said = find(wrong.to_owned(), "<tenant>").exits(2);
+        assert_has(&said.err, "is not a key: write the number");
+    }
+    find("\\x0123abcd…".to_owned(), "<tenant>:<date>").exits(1);
+}
+
+#[test]
+fn values_are_those_of_their_placeholder() {
+    let table = "\
+<a> | 1..3 | none of 3 texts
+<a>:<b> | 1..3 | no values for `<a>`
+<a>:<b> | b=1..3 a=1..2 | none of 6 texts
+<req.a>:<b> | a=1..2 b=1..3 | none of 6 texts
+<req.a>:<b> | req.a=1..2 b=1..3 | none of 6 texts
+<req.a>:<b> | req=1..2 b=1..3 | no values for `<req.a>`";
+    for [pattern, values, says] in cases(table) {
+        let mut words = vec!["key", "--find=5", "--pattern", pattern];
+        words.extend(values.split(' ').flat_map(|values| ["--values", values]));
+        let said = advisory(&words);
+        assert_has(&(said.out + &said.err), says);
+    }
+}
+
+#[test]
+fn ten_texts_are_shown() {
+    let find = format!("--find={}", Derivation::Sha256.key("7"));
+    for (count, lines) in [(10, 10), (12, 11)] {
+        let patterns = ["--pattern", "<id>"].repeat(count);
+        let words = [&["key", &find, "--values", "7..7"], &patterns[..]].concat();
+        let out = advisory(&words).exits(0).out;
+        assert_eq!(out.lines().count(), lines, "{out}");
+        assert_eq!(out.ends_with("\nand 2 more\n"), count == 12, "{out}");
+    }
 }
 
 /// Times in a range, and as a query or a file has them.
@@ -154,6 +192,10 @@ fn a_hash_without_letters_is_not_only_a_number() {
     let said = advisory(&words);
     let line = format!(" is booking:{id}  lease\n");
     assert!(said.out.ends_with(&line), "{said:?}");
+    // A short number would be the start of too many.
+    assert!((1..2_000).any(|id| hash(id).starts_with("42")));
+    let words = ["key", "--find=42", "--pattern", "booking:<id>", "--values"];
+    advisory(&[&words[..], &["1..2000"]].concat()).exits(1);
 }
 
 /// The permits of a number and of a pair are numbers.
@@ -180,6 +222,15 @@ fn the_number_of_a_permit_is_found() {
         let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(value["found"][0]["permit"], 3, "{value}");
     }
+    // The number of each permit is computed and compared.
+    let words = [
+        "key",
+        "--find=5",
+        "--pattern=<id>",
+        "--values=1..60000",
+        "--permits=1000",
+    ];
+    assert_has(&advisory(&words).exits(2).err, "more than 50000000 texts");
 }
 
 /// The live view prints the command; with the ids of a table it finds the key.
