@@ -25,8 +25,8 @@ pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<St
     values.map(Option::unwrap_or_default).collect()
 }
 
-/// The values of a declared lock's placeholders if the lock is written `SlotLock { room, night: day
-/// }` or `SlotLock(room, day)`; `None` if a function returns the lock.
+/// The values of a declared lock's placeholders if the lock is written
+/// `SlotLock { room, night: day }`; `None` if a function or a macro returns it.
 pub(crate) fn of_declared(pattern: &Pattern, expression: &str) -> Option<Vec<String>> {
     let (name, arguments) = call(expression)?;
     let is_type = name.rsplit("::").next()?.starts_with(char::is_uppercase);

@@ -28,7 +28,7 @@ fn a_third_site_of_one_number_is_counted() {
     let program = program_of("check-three.rmeta", &sites);
     let said = advisory(&["check", "--artifact", &program]).exits(1);
     let parts = [
-        "--> bank: src/lib.rs:7 (`bank::lock_key!`)\n",
+        "--> bank: src/lib.rs:7 (`bank::lock_key!`) is the other lock\n",
         "= 1 more site with one of these keys",
         "error: 1 finding;",
     ];

@@ -101,7 +101,7 @@ fn ten_texts_are_shown() {
 fn a_time_is_found_however_it_is_given() {
     let times = file(
         "key-find-times.txt",
-        "2026-11-22 09:30:00.125+01\n2026-11-22 10:00:00+01\n",
+        "2026-11-22 09:30:00.125+01\n2026-11-22 10:00:00+01\n2026-11-22 09:30:00\n09:30:00\n",
     );
     // The slot is as the live view shows it, without the shape.
     let table = "\
@@ -112,6 +112,9 @@ fn a_time_is_found_however_it_is_given() {
 slot:<slot.at> | slot:2026-11-22T083000Z | at=2026-11-22T08:00..2026-11-22T09:00
 slot:<at> | slot:2026-11-22T083000.125Z | FILE
 <at: timestamp> | 2026-11-22T090000Z | FILE
+<at> | 2026-11-22T093000 | FILE
+<at> | 2026-11-22T093000Z | FILE
+<at> | 093000 | FILE
 <flag: bool>:<at: time> | true:180000 | at=18:00..18:00";
     for [pattern, text, values] in cases(&table.replace("FILE", &times)) {
         let number = Derivation::Sha256.key(text);
@@ -162,6 +165,8 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
     for (pattern, text) in [
         ("<name>:<name|raw>", "a%3Ab:a:b"),
         ("<name>:<name|raw>", "x:x"),
+        // Without a shape it can be no text, and is not escaped.
+        ("<name>", "a:b"),
         ("<name>/<name>", "a%3Ab/a%3Ab"),
         ("<name: text>:<name|raw>:<name|lower>", "a%3Ab:a:b:a%3Ab"),
     ] {
@@ -172,6 +177,10 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
             let line = format!(" is {text}  sha256\n");
             assert_eq!(said.out.contains(&line), code == 0, "{said:?}");
         }
+    }
+    for (pattern, count) in [("<name>", 3), ("<name: text>", 2), ("<name|raw>", 2)] {
+        let said = advisory(&["key", "--find=5", "--pattern", pattern, "--values", &name]);
+        assert_has(&said.out, &format!("none of {count} texts "));
     }
 }
 

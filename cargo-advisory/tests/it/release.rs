@@ -332,24 +332,18 @@ fn values_that_changed_places_in_an_expression_are_found() {
     }
     let pair = |written: &str| site("bookings", "book", 7, &[written], &["number (?,?)"]);
     becomes(pair("(room, seat)"), pair("(seat, room)"), 1);
-    let (named, placed) = (
-        "slot:<room: int>:<seat.no: int>",
-        "slot:<0: int>:<1.no: int>",
-    );
-    for (pattern, written, code) in [
-        (named, "SlotLock { room: r, seat: s }", 0),
-        (named, "x::SlotLock { seat: r, room: s.no }", 1),
-        (placed, "SlotLock(r, s)", 0),
-        (placed, "SlotLock(s.no, r)", 1),
+    let declared = lock("SlotLock", "slot:<room: int>:<seat.no: int>");
+    for (written, code) in [
+        ("SlotLock { room: r, seat: s }", 0),
+        ("x::SlotLock { seat: r, room: s.no }", 1),
         // Their fields cannot be seen.
-        (named, "SlotLock { room: s.no, ..other }", 0),
-        (named, "SlotLock(s.no, r)", 0),
-        (placed, "SlotLock::new(s.no, r)", 0),
+        ("SlotLock { room: s.no, ..other }", 0),
+        ("SlotLock::new(s.no, r)", 0),
+        ("lock! { of: SlotLock, room: s.no, seat: r }", 0),
     ] {
-        let declared = lock("SlotLock", pattern);
         let keyed = function("book", "slot:<r: int>:<s.no: int>");
         let old = [declared.clone(), keyed];
-        let new = [declared, expression("book", written)];
+        let new = [declared.clone(), expression("book", written)];
         between(&old, &new).exits(code);
     }
 }
