@@ -9,18 +9,15 @@ use std::collections::BTreeMap;
 
 use advisory_pattern::{LockedKey, Pattern};
 
+use crate::text::joined;
+
 /// The values of a pattern's placeholders. Those in `with` are replaced by their expressions.
 pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<String> {
     let values = pattern.placeholders().map(|placeholder| {
         let (root, fields) = placeholder.path.split_first()?;
         let computed = with.iter().find(|(name, _)| name == root);
-        let root = computed.map_or(root, |(_, expression)| expression);
-        let mut value = without_space(root);
-        for field in fields {
-            value.push('.');
-            value.push_str(field);
-        }
-        Some(value)
+        let root = without_space(computed.map_or(root, |(_, expression)| expression));
+        Some(joined([&root].into_iter().chain(fields), "."))
     });
     values.map(Option::unwrap_or_default).collect()
 }
@@ -30,13 +27,10 @@ pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<St
 pub(crate) fn of_declared(pattern: &Pattern, expression: &str) -> Option<Vec<String>> {
     let (name, arguments) = call(expression)?;
     let is_type = name.rsplit("::").next()?.starts_with(char::is_uppercase);
-    let arguments = arguments.iter().map(|(name, value)| (&**name, &**value));
-    let fields: BTreeMap<&str, &str> = arguments.collect();
+    let values: BTreeMap<String, String> = arguments.into_iter().collect();
     let values = pattern.placeholders().map(|placeholder| {
-        let (root, rest) = placeholder.path.split_first()?;
-        let value = *fields.get(root.as_str())?;
-        let rest = rest.iter().map(|field| format!(".{field}"));
-        Some(std::iter::once(value.to_owned()).chain(rest).collect())
+        let (root, fields) = placeholder.path.split_first()?;
+        Some(joined([values.get(root)?].into_iter().chain(fields), "."))
     });
     values.collect::<Option<Vec<String>>>().filter(|_| is_type)
 }
