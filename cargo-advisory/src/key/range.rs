@@ -80,19 +80,18 @@ pub(super) fn read(text: &str) -> Result<Option<Range>> {
     let Some((from, to)) = text.split_once("..") else {
         return Ok(None);
     };
+    let range = |shape, values| Ok(Some(Range { shape, values }));
     if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
         let count = to.saturating_sub(from);
         if usize::try_from(count).is_ok_and(|count| count >= MOST) {
             return Err(too_many());
         }
         let values = (from..=to).map(|number| number.to_string());
-        let (shape, values) = (Shape::Int, values.collect());
-        return Ok(Some(Range { shape, values }));
+        return range(Shape::Int, values.collect());
     }
     if let (Some(from), Some(to)) = (day(from), day(to)) {
         let days = from.series(1.day()).take_while(|day| *day <= to);
-        let (shape, values) = (Shape::Date, days.map(date_text).collect());
-        return Ok(Some(Range { shape, values }));
+        return range(Shape::Date, days.map(date_text).collect());
     }
     let (to, step) = match to.split_once('/') {
         Some((to, step)) => (to, Some(step)),
@@ -120,8 +119,7 @@ pub(super) fn read(text: &str) -> Result<Option<Range>> {
         Shape::Timestamp => format!("{}Z", date_time_text(at)),
         _ => date_time_text(at),
     });
-    let values = values.collect();
-    Ok(Some(Range { shape, values }))
+    range(shape, values.collect())
 }
 
 /// The times from one to another, if they are not too many.
