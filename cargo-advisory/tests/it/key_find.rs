@@ -71,6 +71,11 @@ fn a_number_is_found_among_a_days_candidates() {
 fn values_are_those_of_their_placeholder() {
     let table = "\
 <a> | 1..3 | none of 3 texts
+<a> | 2024-02-27..2024-03-02 | none of 5 texts
+<a> | 1900-01-01..1901-01-01 | none of 366 texts
+<a> | 08:00..08:02 | none of 3 texts
+<a> | 08:00..09:00/30min | none of 3 texts
+<a> | 23:59:58..23:59:59 | none of 2 texts
 <a>:<b> | 1..3 | no values for `<a>`
 <a>:<b> | b=1..3 a=1..2 | none of 6 texts
 <req.a>:<b> | a=1..2 b=1..3 | none of 6 texts
@@ -107,8 +112,11 @@ fn a_time_is_found_however_it_is_given() {
     let table = "\
 <at: time> | 093000 | 08:00..18:00/15min
 <at: time> | 093007 | 08:00:00..18:00:00
+<at: time> | 080000.25 | 08:00..08:00:00.5/250ms
 <at: datetime> | 2026-11-22T093000 | 2026-11-22T00:00..2026-11-23T00:00
+<at: datetime> | 2026-11-23T000000 | 2026-11-22T23:59..2026-11-23 00:00
 <at: timestamp> | 2026-11-22T083000Z | 2026-11-22T09:00+01:00..2026-11-22T10:00+01:00
+<at: timestamp> | 2026-11-22T080100Z | 2026-11-22T09:00+01:00..2026-11-22T08:01Z
 slot:<slot.at> | slot:2026-11-22T083000Z | at=2026-11-22T08:00..2026-11-22T09:00
 slot:<at> | slot:2026-11-22T083000.125Z | FILE
 <at: timestamp> | 2026-11-22T090000Z | FILE
@@ -137,6 +145,14 @@ fn a_shape_that_cannot_be_searched_says_why() {
 <at: time> | 080000..180000 | write `08:00..18:00/15min`
 <id: int> | 2026-11-01..2026-11-30 | write `1..1000`
 <on: bool> | 0..1 | both values are tried
+<at> | 2026-11-22T09:00..2026-11-22T09:00Z | write both in one form
+<at> | 08:00..09:00/0s | longer than zero
+<at> | 08:00..09:00/often | is not a duration
+<at> | 2000-01-01T00:00:00..2026-01-01T00:00:00 | more than 50000000 texts
+<day> | 2026-02-29..2026-12-31 | cannot read `2026-02-29..2026-12-31`
+<day> | 2026-1-1..2026-12-31 | cannot read `2026-1-1..2026-12-31`
+<day> | 20260101..2026-12-31 | cannot read `20260101..2026-12-31`
+<day> | 2026-01-01-01..2026-12-31 | cannot read `2026-01-01-01..2026-12-31`
 <at: timestamp> | FILE | 2 of the values for `<at>` are not of the shape timestamp, the first of them `7`
 <a: uuid>:<b> | b=1..9 | no values for `<a>`: write `--values a=FILE` or `a=SELECT …`";
     for [pattern, values, why] in cases(&table.replace("| FILE |", &format!("| {mixed} |"))) {
