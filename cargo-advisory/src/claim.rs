@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use crate::cli::CODES;
 use crate::database::{self, DatabaseUrl, Queries};
 use crate::failure::{Result, bail};
-use crate::job_table::{JobTable, NamedClaim};
+use crate::job_table::{ClaimOptions, JobTable};
 use crate::selection::NameSources;
 use crate::text::joined;
 use change::{Change, Kind, Prune};
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     database_url: DatabaseUrl,
     #[command(flatten)]
-    claim: NamedClaim,
+    claim: ClaimOptions,
     #[command(flatten)]
     names: NameSources,
 }

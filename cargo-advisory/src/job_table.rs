@@ -22,7 +22,7 @@ const DELETE: &str = "delete";
 
 // The table of a claim, and its columns, as `#[claim(…)]` names them.
 #[derive(Args)]
-pub(crate) struct NamedClaim {
+pub(crate) struct ClaimOptions {
     /// The table: `mail`, or `shop.mail`
     #[arg(long, global = true)]
     pub(crate) table: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct NamedClaim {
 
 const COLUMNS: &str = "Columns, without an inventory";
 
-impl NamedClaim {
+impl ClaimOptions {
     /// The arguments of a claim, with their options and their default columns.
     fn columns(&self) -> [(&'static str, &Option<String>, Option<&'static str>); 8] {
         [

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::cli::Output;
 use crate::failure::Result;
-use crate::job_table::{JobTable, NamedClaim};
+use crate::job_table::{ClaimOptions, JobTable};
 use crate::selection::Artifacts;
 use crate::text::joined;
 
@@ -20,7 +20,7 @@ use crate::text::joined;
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    claim: NamedClaim,
+    claim: ClaimOptions,
     /// Prints `down.sql`, which drops the columns and their contents
     #[arg(long)]
     down: bool,
