@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use crate::cli::CODES;
 use crate::database::{self, DatabaseUrl, Queries};
 use crate::failure::{Result, bail};
-use crate::job_table::{ClaimColumns, JobTable};
+use crate::job_table::{ClaimOptions, JobTable};
 use crate::selection::NameSources;
 use crate::text::joined;
 use change::{Change, Kind, Prune};
@@ -37,11 +37,8 @@ pub(crate) struct Arguments {
     action: Action,
     #[command(flatten)]
     database_url: DatabaseUrl,
-    /// The table: `mail`, or `shop.mail`
-    #[arg(long, global = true)]
-    table: Option<String>,
     #[command(flatten)]
-    columns: ClaimColumns,
+    claim: ClaimOptions,
     #[command(flatten)]
     names: NameSources,
 }
@@ -88,20 +85,15 @@ impl Arguments {
 
     /// The tables of the inventory's claims, or the one that is named.
     fn tables(&self) -> Result<Vec<JobTable>> {
-        if !self.names.are_named() {
-            let Some(table) = &self.table else {
-                bail!(
-                    "no table: write `--table mail`, or name the program, `--artifact target/release/shop`"
-                );
-            };
-            return Ok(vec![self.columns.on(table)?]);
-        }
-        if let Some(option) = self.columns.given() {
+        let is_program_named = self.names.are_named();
+        if !is_program_named && self.claim.table.is_none() {
             bail!(
-                "`{option}` does not apply to the claims of a program, which has its columns: leave it out"
+                "no table: write `--table mail`, or name the program, `--artifact target/release/shop`"
             );
         }
-        JobTable::of_inventory(&self.names.inventory()?.claims, self.table.as_deref())
+        let inventory = || self.names.inventory();
+        self.claim
+            .tables(is_program_named, "leave it out", inventory)
     }
 }
 

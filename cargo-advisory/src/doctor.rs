@@ -78,13 +78,12 @@ impl Diagnosis {
         Self::new(name, Level::Fine, message)
     }
 
-    fn fix(mut self, statement: impl Into<String>) -> Self {
-        self.fix.push(statement.into());
-        self
+    fn fix(self, statement: impl Into<String>) -> Self {
+        self.fixes([statement])
     }
 
-    fn fixes(mut self, statements: impl IntoIterator<Item = String>) -> Self {
-        self.fix.extend(statements);
+    fn fixes(mut self, statements: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.fix.extend(statements.into_iter().map(Into::into));
         self
     }
 }

@@ -5,6 +5,7 @@ use advisory_runtime::claim::Schema;
 use clap::Args;
 
 use crate::failure::{Result, bail};
+use crate::inventory::Inventory;
 use crate::text::{in_backticks, one_line};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,9 +20,12 @@ const NONE: &str = "none";
 /// The value of an option if the row is deleted instead of written to the column.
 const DELETE: &str = "delete";
 
-// The columns of a claim, as `#[claim(…)]` names them.
-#[derive(Args, Default)]
-pub(crate) struct ClaimColumns {
+// The table of a claim, and its columns, as `#[claim(…)]` names them.
+#[derive(Args)]
+pub(crate) struct ClaimOptions {
+    /// The table: `mail`, or `shop.mail`
+    #[arg(long, global = true)]
+    pub(crate) table: Option<String>,
     #[arg(long, value_name = "COLUMNS", global = true, help_heading = COLUMNS, help = "The primary key, such as `house, id` [default: id]")]
     key: Option<String>,
     #[arg(long, value_name = "COLUMNS", global = true, help_heading = COLUMNS, help = "Those of `#[claim(order = \"…\")]`, such as `priority desc, id` [default: `run_at` and the key]")]
@@ -46,7 +50,7 @@ pub(crate) struct ClaimColumns {
 
 const COLUMNS: &str = "Columns, without an inventory";
 
-impl ClaimColumns {
+impl ClaimOptions {
     /// The arguments of a claim, with their options and their default columns.
     fn columns(&self) -> [(&'static str, &Option<String>, Option<&'static str>); 8] {
         [
@@ -61,15 +65,34 @@ impl ClaimColumns {
         ]
     }
 
-    /// The first option that is given. It would have no effect on the claims of an inventory.
-    pub(crate) fn given(&self) -> Option<String> {
+    /// The table that is named, or those of the claims of a program. If the program is named too,
+    /// or no table, options for columns would have no effect; `instead` says what to do.
+    pub(crate) fn tables(
+        &self,
+        is_program_named: bool,
+        instead: &str,
+        inventory: impl FnOnce() -> Result<Inventory>,
+    ) -> Result<Vec<JobTable>> {
+        if let (Some(table), false) = (&self.table, is_program_named) {
+            return Ok(vec![self.on(table)?]);
+        }
+        if let Some(option) = self.given() {
+            bail!(
+                "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
+            );
+        }
+        JobTable::of_inventory(&inventory()?.claims, self.table.as_deref())
+    }
+
+    /// The first option for a column that is given.
+    fn given(&self) -> Option<String> {
         let others = [("key", &self.key, None), ("order", &self.order, None)];
         let mut all = others.into_iter().chain(self.columns());
         let (name, ..) = all.find(|(_, value, _)| value.is_some())?;
         Some(format!("--{}", name.replace('_', "-")))
     }
 
-    pub(crate) fn on(&self, table: &str) -> Result<JobTable> {
+    fn on(&self, table: &str) -> Result<JobTable> {
         let mut claim = ClaimRecord {
             key: names(self.key.as_deref().unwrap_or("id")),
             row: "row".to_owned(),
@@ -139,22 +162,19 @@ impl JobTable {
                 tables.push(table);
             }
         }
-        match table.filter(|_| tables.is_empty()) {
-            Some(table) => {
-                let mut others: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
-                others.dedup();
-                let others = match in_backticks(others) {
-                    none if none.is_empty() => "none".to_owned(),
-                    some => some,
-                };
-                let table = one_line(table);
-                bail!("the program claims no rows of `{table}`: it claims {others}")
-            }
-            None if tables.is_empty() => {
-                bail!("the program claims no rows: name a table, `--table mail`")
-            }
-            None => Ok(tables),
+        if !tables.is_empty() {
+            return Ok(tables);
         }
+        let Some(table) = table.map(one_line) else {
+            bail!("the program claims no rows: name a table, `--table mail`");
+        };
+        let mut others: Vec<&str> = claims.iter().map(ClaimRecord::table_name).collect();
+        others.dedup();
+        let others = match in_backticks(others) {
+            none if none.is_empty() => "none".to_owned(),
+            some => some,
+        };
+        bail!("the program claims no rows of `{table}`: it claims {others}")
     }
 
     fn is_as(&self, other: &Self) -> bool {
@@ -185,14 +205,9 @@ impl JobTable {
         Schema::of_claim(self.schema.as_deref(), &self.name, self.claim.clone())
     }
 
-    /// The column that an argument names.
-    pub(crate) fn column(&self, argument: &str) -> Option<&str> {
-        self.claim.column(argument)
-    }
-
     pub(crate) fn pending(&self) -> Vec<String> {
         let ends = ["completed_at", "failed_at"].iter();
-        let columns = ends.filter_map(|argument| self.column(argument));
+        let columns = ends.filter_map(|argument| self.claim.column(argument));
         let conditions = columns.map(|column| quoted(column) + " IS NULL");
         conditions.collect()
     }

@@ -76,7 +76,7 @@ impl Arguments {
                 Some(Changes {
                     file: file.display().to_string(),
                     keys,
-                    sites: registry::compare_sites(&inventory, old, file),
+                    sites: registry::SITES.compare(&inventory.sites, &old.sites, file),
                 })
             }
             None => None,

@@ -60,8 +60,37 @@ const REST: &str = "rest";
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
+    /// Builds, with cargo's messages on the standard error. Returns the artifacts that can contain
+    /// lock sites.
     pub(crate) fn build(&self) -> Result<Vec<PathBuf>> {
-        build(&self.0)
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let color = match ColorChoice::global() {
+            ColorChoice::Always | ColorChoice::AlwaysAnsi => "always",
+            ColorChoice::Never => "never",
+            ColorChoice::Auto => "auto",
+        };
+        let output = process::Command::new(cargo)
+            .args(["build", "--message-format=json-render-diagnostics"])
+            .args(["--color", color])
+            .args(&self.0)
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| Failure::Input(format!("cannot run cargo: {error}")))?;
+        if !output.status.success() {
+            let code = output.status.code().map(u8::try_from);
+            return Err(Failure::Cargo(code.and_then(Result::ok).unwrap_or(101)));
+        }
+        let messages = output.stdout.split(|byte| *byte == b'\n');
+        let messages = messages.filter_map(|line| serde_json::from_slice(line).ok());
+        let mut files: Vec<PathBuf> = messages
+            .flat_map(|message: Value| artifacts(&message))
+            .collect();
+        files.sort();
+        files.dedup();
+        if files.is_empty() {
+            bail!("`cargo build` makes no program or library for this selection");
+        }
+        Ok(files)
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -173,39 +202,6 @@ impl NameSources {
 
 pub(crate) fn names_of(sites: Vec<Record>) -> Result<Names> {
     Names::of(sites).map_err(|error| Failure::Input(format!("the inventory: {error}")))
-}
-
-/// Builds, with cargo's messages on the standard error. Returns the artifacts that can contain lock
-/// sites.
-fn build(flags: &[String]) -> Result<Vec<PathBuf>> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let color = match ColorChoice::global() {
-        ColorChoice::Always | ColorChoice::AlwaysAnsi => "always",
-        ColorChoice::Never => "never",
-        ColorChoice::Auto => "auto",
-    };
-    let output = process::Command::new(cargo)
-        .args(["build", "--message-format=json-render-diagnostics"])
-        .args(["--color", color])
-        .args(flags)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| Failure::Input(format!("cannot run cargo: {error}")))?;
-    if !output.status.success() {
-        let code = output.status.code().map(u8::try_from);
-        return Err(Failure::Cargo(code.and_then(Result::ok).unwrap_or(101)));
-    }
-    let messages = output.stdout.split(|byte| *byte == b'\n');
-    let messages = messages.filter_map(|line| serde_json::from_slice(line).ok());
-    let mut files: Vec<PathBuf> = messages
-        .flat_map(|message: Value| artifacts(&message))
-        .collect();
-    files.sort();
-    files.dedup();
-    if files.is_empty() {
-        bail!("`cargo build` makes no program or library for this selection");
-    }
-    Ok(files)
 }
 
 fn artifacts(message: &Value) -> Vec<PathBuf> {

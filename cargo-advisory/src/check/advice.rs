@@ -78,12 +78,11 @@ pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<F
 struct Guarded<'g> {
     site: &'g Record,
     lock: &'g str,
-    table: &'g str,
+    table: &'g Relation,
     columns: Vec<String>,
     /// The columns in the form in which they are compared.
     wanted: BTreeSet<String>,
     known: Vec<Column>,
-    is_partitioned: bool,
 }
 
 async fn of_table(
@@ -115,11 +114,10 @@ async fn of_table(
     let guarded = Guarded {
         site,
         lock,
-        table: &own.name,
+        table: own,
         wanted: columns.iter().map(|column| plain(column)).collect(),
         columns,
         known,
-        is_partitioned: own.is_partitioned,
     };
     let indexes = indexes(client, own).await?;
     let mut found = guarded.said_already(&indexes);
@@ -137,7 +135,7 @@ async fn of_table(
 impl Guarded<'_> {
     /// Finds a constraint that enforces a rule on the columns.
     fn said_already(&self, indexes: &[Index]) -> Option<Finding> {
-        let (name, lock, wanted) = (self.table, self.lock, &self.wanted);
+        let (name, lock, wanted) = (&self.table.name, self.lock, &self.wanted);
         let is_part = |index: &Index| {
             !index.columns.is_empty() && index.columns.iter().all(|it| wanted.contains(it))
         };
@@ -184,7 +182,7 @@ impl Guarded<'_> {
 
     /// Advises a unique index if no two rows have equal values.
     async fn could_be_unique(&self, client: &Client, indexes: &[Index]) -> Result<Option<Finding>> {
-        let (name, lock, wanted) = (self.table, self.lock, &self.wanted);
+        let (name, lock, wanted) = (&self.table.name, self.lock, &self.wanted);
         let list = self.columns.join(", ");
         let rows = has_one_row_each(client, name, &list).await?;
         let Some(rows) = rows.filter(|rows| *rows > 1) else {
@@ -217,7 +215,7 @@ impl Guarded<'_> {
     /// Notes about NULL, with which a constraint compares no rows, in the lock's columns and in
     /// `more`. An expression can be NULL too.
     fn nulls(&self, more: &[String]) -> Vec<String> {
-        let name = self.table;
+        let name = &self.table.name;
         let (mut can_be_null, mut notes) = (false, Vec::new());
         for column in self.columns.iter().chain(more) {
             let mut known = self.known.iter();
@@ -243,7 +241,7 @@ impl Guarded<'_> {
 
     /// Advises an exclusion constraint if the ranges of no two rows of one key overlap.
     async fn could_exclude(&self, client: &Client) -> Result<Option<Finding>> {
-        let (name, lock) = (self.table, self.lock);
+        let (name, lock) = (&self.table.name, self.lock);
         let list = self.columns.join(", ");
         for range in self.known.iter().filter(|column| column.is_range) {
             let range = database::identifier(&range.name);
@@ -271,7 +269,7 @@ impl Guarded<'_> {
 
     /// Advises an index if none begins with one of the columns.
     fn lacks_index(&self, indexes: &[Index]) -> Option<Finding> {
-        let (name, lock, wanted) = (self.table, self.lock, &self.wanted);
+        let (name, lock, wanted) = (&self.table.name, self.lock, &self.wanted);
         let leads = |index: &Index| {
             let first = index.columns.first();
             first.is_some_and(|column| wanted.contains(column))
@@ -280,7 +278,7 @@ impl Guarded<'_> {
             return None;
         }
         let list = self.columns.join(", ");
-        let concurrently = if self.is_partitioned {
+        let concurrently = if self.table.is_partitioned {
             ""
         } else {
             " CONCURRENTLY"
@@ -398,14 +396,4 @@ async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2]> {
     };
     let rows = only_rows(rows);
     Ok([0, 1].map(|at| cell(&rows, at)?.parse().ok()))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn an_expression_is_compared_without_what_the_server_adds() {
-        let (ours, of_the_server) = ("starts_at::date", "((starts_at)::date)");
-        assert_eq!(super::plain(of_the_server), ours);
-        assert_eq!(super::plain("lower( name )"), super::plain("lower(name)"));
-    }
 }

@@ -47,36 +47,3 @@ fn findings(
     };
     Ok(collisions?.iter().map(finding).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use advisory_pattern::Record;
-
-    use super::find;
-    use crate::inventory::Inventory;
-    use crate::inventory::tests::record;
-
-    /// There is one finding for all of them.
-    #[test]
-    fn a_third_site_of_one_number_is_counted() {
-        let site = |krate: &str| Record {
-            module: krate.to_owned(),
-            krate: krate.to_owned(),
-            ..record("xact", "number 7")
-        };
-        for (crates, more) in [
-            (&["bank", "shop"][..], None),
-            (&["bank", "shop", "till"], Some("1 more site with")),
-        ] {
-            let inventory = Inventory {
-                sites: crates.iter().map(|krate| site(krate)).collect(),
-                claims: Vec::new(),
-            };
-            let findings = find(&inventory, &[]).unwrap();
-            assert_eq!(findings.len(), 1);
-            let notes = &findings[0].notes;
-            let last = notes.get(1).map(|note| &note[..16]);
-            assert_eq!(last, more, "{notes:?}");
-        }
-    }
-}

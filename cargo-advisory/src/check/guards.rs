@@ -64,7 +64,7 @@ pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<F
                 continue;
             }
             let wrong = match Table::parse(written) {
-                Err(why) => vec![why],
+                Err(why) => vec![why.to_string()],
                 Ok(table) => lock.problems(client, &table).await?,
             };
             if wrong.is_empty() {

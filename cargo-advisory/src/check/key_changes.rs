@@ -24,8 +24,6 @@ struct Site<'a> {
 
 struct SiteKey<'a> {
     key: Key<'a>,
-    /// In the form of a record.
-    encoded: &'a str,
     derivation: &'a str,
     /// The path of the declared lock that the key's expression names.
     declared: Option<String>,
@@ -293,18 +291,18 @@ impl Difference {
 
 impl<'a> Site<'a> {
     fn new(record: &'a Record, declared: &DeclaredLocks<'a>) -> Self {
-        let keys = keys(record).into_iter().zip(&record.keys);
-        let keys = keys.map(|(key, encoded)| match declared.key(&key) {
+        let keys = keys(record).into_iter();
+        let keys = keys.map(|key| match declared.key(&key) {
             Some((lock, declared)) => {
                 let pattern = declared.known.as_ref().map(LockedKey::text);
                 let values = pattern.and_then(|it| key_values::of_declared(&it, key.written));
                 SiteKey {
                     declared: Some(path(lock)),
                     values,
-                    ..SiteKey::new(declared, lock.keys.last().map_or("", String::as_str), lock)
+                    ..SiteKey::new(declared, lock)
                 }
             }
-            None => SiteKey::new(key, encoded, record),
+            None => SiteKey::new(key, record),
         });
         Self {
             record,
@@ -429,7 +427,7 @@ impl<'a> Site<'a> {
 }
 
 impl<'a> SiteKey<'a> {
-    fn new(key: Key<'a>, encoded: &'a str, record: &'a Record) -> Self {
+    fn new(key: Key<'a>, record: &'a Record) -> Self {
         let values = key.known.as_ref().and_then(|known| match known {
             LockedKey::Pattern(pattern) | LockedKey::IntPattern(_, pattern) => {
                 Some(key_values::of_pattern(pattern, &record.with))
@@ -442,7 +440,6 @@ impl<'a> SiteKey<'a> {
         });
         Self {
             key,
-            encoded,
             derivation: &record.derivation,
             declared: None,
             values,
@@ -486,12 +483,10 @@ impl<'a> SiteKey<'a> {
 
     /// What decides which number the key becomes.
     fn number(&self, known: &LockedKey) -> String {
+        let key = encode_key(Some(&known.without_names()));
         match known.derived() {
-            Some(_) => {
-                let key = encode_key(Some(&known.without_names()));
-                format!("{} {key}", self.derivation)
-            }
-            None => self.encoded.to_owned(),
+            Some(_) => format!("{} {key}", self.derivation),
+            None => key,
         }
     }
 }

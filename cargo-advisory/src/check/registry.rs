@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use advisory_pattern::{ClaimRecord, Record};
 use serde_json::Value;
 
 use crate::failure::{Failure, Result};
@@ -18,47 +19,38 @@ pub(crate) fn compare(inventory: &Inventory, file: &Path, key_count: u64) -> Res
     let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     if text.trim_start().starts_with('{') {
         let committed = json::read(file, &text)?;
-        let mut findings = compare_sites(inventory, &committed, file);
-        findings.extend(compare_claims(inventory, &committed, file));
+        let mut findings = SITES.compare(&inventory.sites, &committed.sites, file);
+        findings.extend(CLAIMS.compare(&inventory.claims, &committed.claims, file));
         return Ok(findings);
     }
     let wanted = markdown::write(inventory, key_count);
     Ok(compare_lines(&wanted, &text, file).into_iter().collect())
 }
 
-pub(crate) fn compare_sites(
-    inventory: &Inventory,
-    committed: &Inventory,
-    file: &Path,
-) -> Vec<Finding> {
-    let kind = Kind {
-        name: "lock site",
-        path,
-        place: |site, from| Place::site(site, from, ""),
-        json: json::site,
-    };
-    kind.compare(&inventory.sites, &committed.sites, file)
-}
-
-fn compare_claims(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
-    let kind = Kind {
-        name: "claim",
-        path: claim_path,
-        place: Place::claim,
-        json: json::claim,
-    };
-    kind.compare(&inventory.claims, &committed.claims, file)
-}
-
-struct Kind<R> {
+/// A kind of record of an inventory.
+pub(crate) struct Kind<R> {
     name: &'static str,
     path: fn(&R) -> String,
     place: fn(&R, Option<&Path>) -> Place,
     json: fn(&R) -> Value,
 }
 
+pub(crate) const SITES: Kind<Record> = Kind {
+    name: "lock site",
+    path,
+    place: |site, from| Place::site(site, from, ""),
+    json: json::site,
+};
+
+const CLAIMS: Kind<ClaimRecord> = Kind {
+    name: "claim",
+    path: claim_path,
+    place: Place::claim,
+    json: json::claim,
+};
+
 impl<R> Kind<R> {
-    fn compare(&self, program: &[R], committed: &[R], file: &Path) -> Vec<Finding> {
+    pub(crate) fn compare(&self, program: &[R], committed: &[R], file: &Path) -> Vec<Finding> {
         let (name, shown) = (self.name, file.display());
         let finding = |message, place, notes| Finding {
             kind: "drift",
@@ -172,58 +164,7 @@ fn without_line_number(row: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use advisory_pattern::{ClaimRecord, Record};
-
-    use super::{compare_claims, compare_sites, without_line_number};
-    use crate::finding::Finding;
-    use crate::inventory::Inventory;
-    use crate::inventory::tests::record;
-
-    fn site(line: u32, version: &str, mode: &str) -> Record {
-        Record {
-            mode: mode.to_owned(),
-            line,
-            version: version.to_owned(),
-            ..record("xact", "number 7")
-        }
-    }
-
-    fn claim(line: u32, version: &str, table: &str) -> ClaimRecord {
-        ClaimRecord {
-            table: table.to_owned(),
-            module: "jobs".to_owned(),
-            row: "Mail".to_owned(),
-            line,
-            version: version.to_owned(),
-            ..ClaimRecord::default()
-        }
-    }
-
-    fn notes(findings: &[Finding]) -> Vec<&[String]> {
-        findings.iter().map(|found| &found.notes[..]).collect()
-    }
-
-    #[test]
-    fn another_line_or_version_is_no_drift_and_is_not_shown() {
-        let inventory = |site, claim| Inventory {
-            sites: vec![site],
-            claims: vec![claim],
-        };
-        let file = Path::new("locks.json");
-        let program = inventory(site(7, "1.0.0", "exclusive"), claim(9, "1.0.0", "mail"));
-        let moved = inventory(site(8, "1.0.1", "exclusive"), claim(8, "1.0.1", "mail"));
-        assert!(compare_sites(&program, &moved, file).is_empty());
-        assert!(compare_claims(&program, &moved, file).is_empty());
-        let changed = inventory(site(8, "1.0.1", "shared"), claim(8, "1.0.1", "post"));
-        let sites = compare_sites(&program, &changed, file);
-        let modes = ["- `mode`: \"shared\"", "+ `mode`: \"exclusive\""];
-        assert_eq!(notes(&sites), [modes]);
-        let claims = compare_claims(&program, &changed, file);
-        let tables = ["- `table`: \"post\"", "+ `table`: \"mail\""];
-        assert_eq!(notes(&claims), [tables]);
-    }
+    use super::without_line_number;
 
     #[test]
     fn only_a_number_after_a_file_is_a_line() {

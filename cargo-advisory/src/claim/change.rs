@@ -14,7 +14,7 @@ use crate::cli::Confirmation;
 use crate::duration;
 use crate::failure::{Failure, Result, bail};
 use crate::screen;
-use crate::text::{joined, one_line};
+use crate::text::joined;
 
 const BATCH: usize = 1_000;
 
@@ -213,7 +213,6 @@ async fn count(client: &Client, table: &Resolved, rows: &Rows) -> Result<usize> 
     let (name, condition) = (table.table.quoted(), rows.sql());
     let query = format!("SELECT count(*) AS rows FROM {name} WHERE {condition}");
     let counted = read(client, &query, &rows.binds, |row| row.try_get::<_, i64>(0)).await?;
-    let counted = counted
-        .map_err(|why| Failure::Input(format!("cannot count the rows: {}", one_line(&why))))?;
+    let counted = counted.map_err(|why| Failure::Input(format!("cannot count the rows: {why}")))?;
     Ok(usize::try_from(counted.iter().sum::<i64>()).unwrap_or_default())
 }

@@ -28,14 +28,14 @@ pub(super) async fn read<R>(
     query: &str,
     binds: &[String],
     of: impl FnMut(&Row) -> Result<R, Error>,
-) -> Result<Result<Vec<R>, String>> {
+) -> Result<Result<Vec<R>>> {
     with_timeout(async {
         client.batch_execute(BEGIN_READING).await?;
         let rows = client.query_typed(&qualify(query), &typed(binds)).await;
         let rows = rows.and_then(|rows| rows.iter().map(of).collect());
         // A connection that is lost has been reported by the query.
         drop(client.batch_execute("ROLLBACK").await);
-        Ok(rows.map_err(|error| Failure::from(error).to_string()))
+        Ok(rows.map_err(Failure::from))
     })
     .await?
 }

@@ -15,7 +15,7 @@ use crate::cli::{Format, LiveAnswer};
 use crate::columns::Columns;
 use crate::database::{self, Queries};
 use crate::duration::short;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::job_table::JobTable;
 use crate::json::{VERSION, pretty};
 use crate::screen::{self, BOLD, DIM, ERROR, KEY, PLAIN};
@@ -208,7 +208,7 @@ impl Arguments {
                 })
             })
             .await?;
-            queue.rows = Some(found.map_err(Failure::Input)?);
+            queue.rows = Some(found?);
         }
         Ok(queue)
     }

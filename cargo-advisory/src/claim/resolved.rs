@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Client;
 
 use super::jobs::read;
-use crate::failure::{Failure, Result, bail};
+use crate::failure::{Result, bail};
 use crate::job_table::{JobTable, quoted};
 use crate::text::{joined, one_line};
 
@@ -47,7 +47,7 @@ impl Resolved {
         // The empty text is the name of no schema.
         let schema = wanted.schema.clone().unwrap_or_default();
         let names = [wanted.name.clone(), schema];
-        let columns = read(client, COLUMNS, &names, |row| {
+        let mut columns = read(client, COLUMNS, &names, |row| {
             Ok(Column {
                 schema: row.try_get("schema")?,
                 is_visible: row.try_get("is_visible")?,
@@ -56,8 +56,7 @@ impl Resolved {
                 place: row.try_get("place")?,
             })
         })
-        .await?;
-        let mut columns = columns.map_err(Failure::Input)?;
+        .await??;
         let name = wanted.label();
         let visible = columns.iter().find(|column| column.is_visible);
         let is_named = visible.is_some() || wanted.schema.is_some();
@@ -93,7 +92,7 @@ impl Resolved {
             );
         }
         for argument in REQUIRED {
-            let column = table.column(argument);
+            let column = table.claim.column(argument);
             if let Some(column) = column.filter(|column| !types.contains_key(*column)) {
                 let (option, column) = (argument.replace('_', "-"), one_line(column));
                 bail!("`{label}` has no column `{column}`: write `--{option} COLUMN`");
@@ -111,7 +110,7 @@ impl Resolved {
     }
 
     pub(super) fn column(&self, argument: &str) -> Option<String> {
-        self.table.column(argument).map(quoted)
+        self.table.claim.column(argument).map(quoted)
     }
 
     pub(super) fn type_of(&self, column: &str) -> Option<&str> {
@@ -121,7 +120,7 @@ impl Resolved {
     /// The time of the statement, in the type of an argument's column: a time without a zone is in
     /// UTC.
     pub(super) fn now(&self, argument: &str) -> &'static str {
-        let column = self.table.column(argument);
+        let column = self.table.claim.column(argument);
         match column.and_then(|column| self.type_of(column)) {
             Some("pg_catalog.\"timestamp\"") => "timezone('UTC', statement_timestamp())",
             _ => "statement_timestamp()",
@@ -149,7 +148,7 @@ fn only_schema(columns: &[Column], wanted: &JobTable) -> Result<String> {
                 .iter()
                 .any(|it| it.schema == *schema && it.name == name)
         };
-        let names = REQUIRED.map(|argument| wanted.column(argument));
+        let names = REQUIRED.map(|argument| wanted.claim.column(argument));
         names.into_iter().flatten().all(has)
     };
     let mut others = schemas.into_iter().filter(has_columns);

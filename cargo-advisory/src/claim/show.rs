@@ -12,7 +12,7 @@ use super::resolved::Resolved;
 use super::state::{Rows, State};
 use crate::cli::Answer;
 use crate::display_width::cut;
-use crate::failure::{Failure, Result, bail};
+use crate::failure::{Result, bail};
 use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, KEY};
 use crate::text::{one_line, shell_word};
@@ -43,7 +43,7 @@ impl Arguments {
         let found = read(client, &query, &rows.binds, |row| {
             Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
         });
-        let found: Vec<(String, _, String)> = found.await?.map_err(Failure::Input)?;
+        let found: Vec<(String, _, String)> = found.await??;
         let label = &table.label;
         let json = |state: Option<&str>, row: &Value| {
             pretty(&json!({ "version": VERSION, "table": label, "state": state, "row": row }))

@@ -43,7 +43,10 @@ impl Node {
 /// Looks at how Citus manages a table: `a reference table of Citus`, and the statements that turn it
 /// into an ordinary one. Such a table refuses the writes of leases and claims. `None` for an
 /// ordinary table. `name` is its name in SQL.
-pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Managed>> {
+pub(super) async fn managed(
+    client: &Client,
+    name: &str,
+) -> Result<Option<(&'static str, Vec<String>)>> {
     let table = format!("to_regclass({})::oid", literal(name));
     let question = format!(
         "SELECT CASE WHEN p.partmethod <> 'n' THEN 'distributed' \
@@ -67,39 +70,14 @@ pub(super) async fn managed(client: &Client, name: &str) -> Result<Option<Manage
     );
     let keys = rows(client, &question).await?;
     let keys = keys.iter().filter_map(|row| row.get(0)).map(str::to_owned);
-    Ok(Some(management(name, kind, keys.collect())))
-}
-
-type Managed = (&'static str, Vec<String>);
-
-/// `kind` is a word of the question in [`managed`]. `foreign_keys` are the statements that drop the
-/// foreign keys between the table and others that Citus manages.
-fn management(name: &str, kind: &str, foreign_keys: Vec<String>) -> Managed {
-    let kind = match kind {
-        "distributed" => "a distributed table of Citus",
-        "reference" => "a reference table of Citus",
-        "converted" => {
-            let kind =
-                "a table that Citus manages since a foreign key connects it with a reference table";
-            return (kind, foreign_keys);
-        }
-        _ => "a local table that Citus manages",
-    };
-    let fix = format!("SELECT undistribute_table({});", literal(name));
-    (kind, vec![fix])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::management;
-
-    #[test]
-    fn a_table_that_a_foreign_key_has_converted_is_freed_by_dropping_that() {
-        let drop = "ALTER TABLE job DROP CONSTRAINT job_tenant_fkey;".to_owned();
-        let (_, fix) = management("job", "converted", vec![drop.clone()]);
-        assert_eq!(fix, [drop.as_str()]);
-        let (kind, fix) = management("shop.\"Job's\"", "reference", vec![drop]);
-        assert_eq!(kind, "a reference table of Citus");
-        assert_eq!(fix, ["SELECT undistribute_table('shop.\"Job''s\"');"]);
-    }
+    let undistribute = vec![format!("SELECT undistribute_table({});", literal(name))];
+    Ok(Some(match kind {
+        "distributed" => ("a distributed table of Citus", undistribute),
+        "reference" => ("a reference table of Citus", undistribute),
+        "converted" => (
+            "a table that Citus manages since a foreign key connects it with a reference table",
+            keys.collect(),
+        ),
+        _ => ("a local table that Citus manages", undistribute),
+    }))
 }

@@ -221,8 +221,7 @@ impl Found {
                 );
             }
         }
-        let fixes = engine.fix.iter().map(|fix| (*fix).to_owned());
-        Diagnosis::new(NAME, level, message).fixes(fixes)
+        Diagnosis::new(NAME, level, message).fixes(engine.fix.iter().copied())
     }
 
     /// Names the engine in a failure that it may explain.

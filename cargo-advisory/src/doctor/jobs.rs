@@ -184,14 +184,13 @@ fn check_indexes(table: &JobTable, there: &[Index], problems: &mut Vec<Problem>)
         let (columns, condition) = definition.split_once(" WHERE ").unwrap_or((definition, ""));
         let columns = columns.strip_prefix('(').unwrap_or(columns);
         let columns = columns.strip_suffix(')').unwrap_or(columns);
-        let wanted: Vec<&str> = columns.split(", ").collect();
+        let wanted: Vec<String> = columns.split(", ").map(str::to_owned).collect();
         let conditions: Vec<&str> = parts(condition).collect();
         let is_usable = |index: &Index| {
-            let columns = index.columns.iter().map(String::as_str);
             index.is_valid
                 // A condition that the claim lacks hides rows from it.
                 && parts(&index.condition).all(|part| conditions.contains(&part))
-                && columns.take(wanted.len()).eq(wanted.iter().copied())
+                && index.columns.starts_with(&wanted)
         };
         if there.iter().any(is_usable) {
             continue;
@@ -334,25 +333,5 @@ fn in_quotes(name: &str) -> String {
         name.to_owned()
     } else {
         quoted(name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::condition;
-
-    #[test]
-    fn the_condition_of_an_index_is_compared_without_parentheses() {
-        for (written, expected) in [
-            ("", ""),
-            ("completed_at IS NULL", "\"completed_at\" IS NULL"),
-            (
-                "((completed_at IS NULL) AND (\"Failed at\" IS NULL))",
-                "\"completed_at\" IS NULL AND \"Failed at\" IS NULL",
-            ),
-            ("(id > 7)", "id > 7"),
-        ] {
-            assert_eq!(condition(written), expected);
-        }
     }
 }

@@ -4,7 +4,6 @@
 //! one after the other, or if a connection has got another process id than that of its server
 //! session. If the session serves both while they are open, the pooler is in transaction mode.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -43,97 +42,96 @@ impl Pooler {
     }
 }
 
-struct Link<'s> {
-    queries: Queries,
-    /// The server processes that have served this command.
-    seen: &'s RefCell<BTreeSet<i32>>,
+/// The server process that serves a connection, `true` if the process is older than a time of the
+/// server's clock, and the current time. The process is one that has served this command.
+async fn session(
+    link: &Queries,
+    before: &str,
+    seen: &mut BTreeSet<i32>,
+) -> Result<(String, bool, String)> {
+    let found = rows(&link.client, &SESSION.replace("{}", before)).await?;
+    let text = |at: usize| cell(&found, at).unwrap_or_default();
+    seen.extend(text(0).parse::<i32>());
+    Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
 }
 
-impl<'s> Link<'s> {
-    async fn open(address: &str, seen: &'s RefCell<BTreeSet<i32>>) -> Result<Self> {
-        let queries = Queries::open(address).await?;
-        Ok(Self { queries, seen })
-    }
+async fn pid(link: &Queries, seen: &mut BTreeSet<i32>) -> Result<String> {
+    Ok(session(link, "0", seen).await?.0)
+}
 
-    /// The server process that serves it, `true` if the process is older than a time of the
-    /// server's clock, and the current time.
-    async fn session(&self, before: &str) -> Result<(String, bool, String)> {
-        let found = rows(&self.queries.client, &SESSION.replace("{}", before)).await?;
-        let text = |at: usize| cell(&found, at).unwrap_or_default();
-        self.seen.borrow_mut().extend(text(0).parse::<i32>());
-        Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
-    }
+/// Returns `true` if the connection got another process id at its start, or none.
+fn is_renumbered(link: &Queries, pid: &str) -> bool {
+    let startup = startup_process_id(&link.client.cancel_token());
+    startup.is_none_or(|startup| startup.to_string() != pid)
+}
 
-    async fn pid(&self) -> Result<String> {
-        Ok(self.session("0").await?.0)
-    }
-
-    /// Returns `true` if it got another process id at its start, or none.
-    fn is_renumbered(&self, pid: &str) -> bool {
-        let startup = startup_process_id(&self.queries.client.cancel_token());
-        startup.is_none_or(|startup| startup.to_string() != pid)
-    }
-
-    /// Returns `true` if it acquires, or releases, a lock.
-    async fn answer(&self, function: &str, key: &str) -> Result<bool> {
-        let query = format!("SELECT pg_catalog.{function}({key})");
-        let found = rows(&self.queries.client, &query).await?;
-        Ok(cell(&found, 0) == Some("t"))
-    }
+/// Returns `true` if the connection acquires, or releases, a lock.
+async fn answer(link: &Queries, function: &str, key: &str) -> Result<bool> {
+    let found = rows(
+        &link.client,
+        &format!("SELECT pg_catalog.{function}({key})"),
+    )
+    .await?;
+    Ok(cell(&found, 0) == Some("t"))
 }
 
 /// Looks for a pooler. Also returns the server processes that have served this command. Fails only
 /// if the database cannot be reached at all.
 pub(super) async fn find(address: &str) -> Result<(Pooler, BTreeSet<i32>)> {
-    let seen = RefCell::default();
-    let first = Link::open(address, &seen).await?;
-    let (_, _, now) = first.session("0").await?;
-    first.queries.close().await;
-    let one = Link::open(address, &seen).await?;
-    let (pid, is_older, _) = one.session(&now).await?;
-    let is_between = is_older || one.is_renumbered(&pid);
-    let kind = match Link::open(address, &seen).await {
+    let mut seen = BTreeSet::new();
+    let first = Queries::open(address).await?;
+    let (_, _, now) = session(&first, "0", &mut seen).await?;
+    first.close().await;
+    let one = Queries::open(address).await?;
+    let (pid, is_older, _) = session(&one, &now, &mut seen).await?;
+    let is_between = is_older || is_renumbered(&one, &pid);
+    let kind = match Queries::open(address).await {
         Ok(other) => {
-            let kind = of_two(&one, &other, is_between).await;
-            other.queries.close().await;
+            let kind = of_two(&one, &other, is_between, &mut seen).await;
+            other.close().await;
             kind
         }
         Err(failure) => Err(failure),
     };
-    one.queries.close().await;
+    one.close().await;
     let kind = kind.unwrap_or_else(|failure| Pooler::Unknown(failure.to_string()));
-    Ok((kind, seen.into_inner()))
+    Ok((kind, seen))
 }
 
-async fn of_two(one: &Link<'_>, other: &Link<'_>, is_between: bool) -> Result<Pooler> {
+async fn of_two(
+    one: &Queries,
+    other: &Queries,
+    is_between: bool,
+    seen: &mut BTreeSet<i32>,
+) -> Result<Pooler> {
     // No lock is acquired before this: if sessions are shared, a lock can stay on one that no
     // connection gets again.
-    let pids = [one.pid().await?, other.pid().await?];
+    let pids = [pid(one, seen).await?, pid(other, seen).await?];
     for _ in 0..ROUNDS {
-        if let Err(error) = with_timeout(other.queries.client.batch_execute("BEGIN")).await? {
+        if let Err(error) = with_timeout(other.client.batch_execute("BEGIN")).await? {
             return Ok(match Failure::from(error).to_string() {
                 why if why.contains("statement pool") => Pooler::Statement,
                 why => Pooler::Unknown(why),
             });
         }
-        let mut keeps = other.pid().await? == pids[1] && pids[1] != pids[0];
+        let mut keeps = pid(other, seen).await? == pids[1] && pids[1] != pids[0];
         // Not asked if the answer is known, because a pooler without another session would let the
         // query wait.
         if keeps {
-            keeps = one.pid().await? == pids[0];
+            keeps = pid(one, seen).await? == pids[0];
         }
-        with_timeout(other.queries.client.batch_execute("ROLLBACK")).await??;
+        with_timeout(other.client.batch_execute("ROLLBACK")).await??;
         if !keeps {
             return Ok(Pooler::Transaction);
         }
     }
     for key in unlikely_keys() {
-        let is_taken = one.answer("pg_try_advisory_lock", &key).await?;
-        let is_shared = other.answer("pg_try_advisory_lock", &key).await?;
+        let is_taken = answer(one, "pg_try_advisory_lock", &key).await?;
+        let is_shared = answer(other, "pg_try_advisory_lock", &key).await?;
         if is_shared {
-            other.answer("pg_advisory_unlock", &key).await?;
+            answer(other, "pg_advisory_unlock", &key).await?;
         }
-        let is_released = one.answer("pg_advisory_unlock", &key).await?;
+        let is_released = answer(one, "pg_advisory_unlock", &key).await?;
         if !is_taken || is_shared || !is_released {
             return Ok(Pooler::LocksExcludeNobody);
         }

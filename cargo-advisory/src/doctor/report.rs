@@ -76,28 +76,3 @@ pub(super) fn json(facts: &Facts, findings: &[Diagnosis]) -> String {
         "findings": findings,
     }))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::text;
-    use crate::doctor::facts::Facts;
-    use crate::doctor::{Diagnosis, Level};
-
-    #[test]
-    fn findings_have_their_page_and_statements_are_written_once() {
-        let bad = |name| Diagnosis::new(name, Level::Problem, "bad").fix("RUN THIS;");
-        let fine = Diagnosis::new("works", Level::Fine, "good");
-        let written = text(&Facts::default(), &[bad("one"), bad("two"), fine]);
-        for (part, count) in [
-            ("/doctor/#one", 1),
-            ("/doctor/#works", 0),
-            ("         RUN THIS;\n", 1),
-            ("RUN THIS; (as above)", 1),
-            ("\n1 fine, 0 advice, 0 unknown, 2 problems\n", 1),
-        ] {
-            assert_eq!(written.matches(part).count(), count, "{part}: {written}");
-        }
-        let written = text(&Facts::default(), &[bad("one")]);
-        assert!(written.ends_with(" 1 problem\n"), "{written}");
-    }
-}

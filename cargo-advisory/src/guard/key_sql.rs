@@ -12,6 +12,7 @@ use advisory_runtime::Key;
 
 use super::Guard;
 use crate::database::literal;
+use crate::failure::{Result, bail};
 
 pub(super) enum KeySql {
     /// A key that does not depend on the row.
@@ -23,13 +24,13 @@ pub(super) enum KeySql {
 
 impl Guard {
     /// The SQL of the lock's key. The error names the part that SQL cannot compute.
-    pub(super) fn key_sql(&self) -> Result<KeySql, String> {
+    pub(super) fn key_sql(&self) -> Result<KeySql> {
         if self.key.first_half().is_some() && self.derivation.bits() != 32 {
-            return Err(format!(
+            bail!(
                 "the second half of a pair has 32 bits, and `{}` gives {}: use the derivation `hashtext`",
                 self.derivation.name(),
                 self.derivation.bits()
-            ));
+            );
         }
         if let Some((first, second)) = self.key.pair(self.derivation) {
             return Ok(KeySql::Fixed(Key::IntInt(first, second)));
@@ -40,8 +41,7 @@ impl Guard {
                 KeySql::OfRow(Some(*first), self.pattern_sql(pattern)?)
             }
             LockedKey::IntInt(..) => {
-                let why = "SQL cannot compute a pair with an expression from a row";
-                return Err(format!("{why}: use a key pattern"));
+                bail!("SQL cannot compute a pair with an expression from a row: use a key pattern")
             }
             LockedKey::Pattern(pattern) => match pattern.constant() {
                 Some(text) => KeySql::Fixed(self.derivation.key(&text).into()),
@@ -50,7 +50,7 @@ impl Guard {
         })
     }
 
-    fn pattern_sql(&self, pattern: &Pattern) -> Result<String, String> {
+    fn pattern_sql(&self, pattern: &Pattern) -> Result<String> {
         let mut text = String::new();
         for part in &pattern.parts {
             let part = match part {
@@ -86,7 +86,7 @@ pub(super) fn types(placeholder: &Placeholder) -> &'static [&'static str] {
     }
 }
 
-fn number(derivation: Derivation, text: &str) -> Result<String, String> {
+fn number(derivation: Derivation, text: &str) -> Result<String> {
     let leading = |hex: &str| format!("('x' || {hex})::bit(64)::int8");
     Ok(match derivation {
         Derivation::Sha256 => leading(&format!(
@@ -101,17 +101,16 @@ fn number(derivation: Derivation, text: &str) -> Result<String, String> {
         Derivation::Hashtextextended => {
             format!("hashtextextended((\n            {text}\n            ) COLLATE \"C\", 0)")
         }
-        other => {
-            return Err(format!(
-                "SQL has no function for the derivation `{}`: only `sha256`, `md5`, `hashtext` and `hashtextextended` can be computed in a trigger",
-                other.name()
-            ));
-        }
+        // A test decides for each derivation whether it is one of these.
+        other => bail!(
+            "SQL has no function for the derivation `{}`: only `sha256`, `md5`, `hashtext` and `hashtextextended` can be computed in a trigger",
+            other.name()
+        ),
     })
 }
 
 /// The text of one placeholder: filters, then the shape, then escapes.
-fn rendered(placeholder: &Placeholder, column: &str) -> Result<String, String> {
+fn rendered(placeholder: &Placeholder, column: &str) -> Result<String> {
     let shape = shape_of(placeholder);
     Ok(match shape {
         Shape::Int | Shape::Uint | Shape::Uuid | Shape::Bool => format!("{column}::text"),
@@ -120,17 +119,15 @@ fn rendered(placeholder: &Placeholder, column: &str) -> Result<String, String> {
         Shape::DateTime => date_time(column),
         Shape::Timestamp => date_time(&format!("timezone('UTC', {column})")) + " || 'Z'",
         Shape::Char | Shape::Text | Shape::Raw => filtered(placeholder, shape, column)?,
-        other => {
-            return Err(format!(
-                "placeholder `<{}>`: SQL has no rendering of the shape `{}`",
-                placeholder.name(),
-                other.name()
-            ));
-        }
+        other => bail!(
+            "placeholder `<{}>`: SQL has no rendering of the shape `{}`",
+            placeholder.name(),
+            other.name()
+        ),
     })
 }
 
-fn filtered(placeholder: &Placeholder, shape: Shape, column: &str) -> Result<String, String> {
+fn filtered(placeholder: &Placeholder, shape: Shape, column: &str) -> Result<String> {
     let mut text = column.to_owned();
     for filter in &placeholder.filters {
         text = match filter {
@@ -138,12 +135,10 @@ fn filtered(placeholder: &Placeholder, shape: Shape, column: &str) -> Result<Str
             // The collation "C" changes only A to Z.
             Filter::Lower => format!("lower({text} COLLATE \"C\")"),
             Filter::Raw => text,
-            Filter::Display => {
-                return Err(format!(
-                    "placeholder `<{}>`: SQL cannot compute the filter `display`, which is code of the value's type",
-                    placeholder.name()
-                ));
-            }
+            Filter::Display => bail!(
+                "placeholder `<{}>`: SQL cannot compute the filter `display`, which is code of the value's type",
+                placeholder.name()
+            ),
         };
     }
     if shape == Shape::Raw {
@@ -175,4 +170,33 @@ fn time(time: &str) -> String {
 
 fn date_time(moment: &str) -> String {
     format!("{} || 'T' || {}", date(moment), time(moment))
+}
+
+#[cfg(test)]
+mod tests {
+    use advisory_pattern::Derivation;
+
+    use super::number;
+
+    /// The enum is `non_exhaustive`, so the compiler asks nobody about a new derivation.
+    #[test]
+    fn each_derivation_has_sql_or_is_refused_by_name() {
+        for derivation in Derivation::ALL {
+            let name = derivation.name();
+            match name {
+                "sha256" | "md5" | "hashtext" | "hashtextextended" => {
+                    let sql = number(derivation, "'a'").unwrap();
+                    assert!(sql.contains(&format!("{name}(")), "{sql}");
+                }
+                "fnv1a32" | "fnv1a64" => {
+                    let refused = number(derivation, "'a'").unwrap_err().to_string();
+                    assert!(
+                        refused.contains(&format!("derivation `{name}`")),
+                        "{refused}"
+                    );
+                }
+                new => panic!("does SQL have a function for `{new}`?"),
+            }
+        }
+    }
 }

@@ -9,6 +9,7 @@ use advisory_runtime::Key;
 use super::key_sql::{KeySql, types};
 use super::{Guard, halves};
 use crate::database::{identifier, literal};
+use crate::failure::Result;
 use crate::text::{joined, one_line};
 
 /// PostgreSQL truncates longer names.
@@ -31,7 +32,7 @@ WITH RECURSIVE family (oid) AS (
 ";
 
 impl Guard {
-    pub(crate) fn up(&self) -> Result<String, String> {
+    pub(crate) fn up(&self) -> Result<String> {
         let (body, table) = (self.body()?, self.table.sql());
         let function = self.table.within(&self.function_name());
         let trigger = identifier(&name(&[PREFIX, &self.lock]));
@@ -137,7 +138,7 @@ impl Guard {
     }
 
     /// The source of the trigger's function, as in `pg_proc.prosrc` after its first line break.
-    pub(crate) fn body(&self) -> Result<String, String> {
+    pub(crate) fn body(&self) -> Result<String> {
         let marks = self.marks();
         let lock = literal(&self.lock);
         Ok(match self.key_sql()? {

@@ -165,8 +165,9 @@ fn as_json(number: &str, found: &[(String, Origin)], tried: usize) -> String {
 
 /// A name in a pattern, with the texts of its placeholders for each value.
 struct Column {
-    name: String,
-    /// One text for each placeholder of the name: each can render the value differently.
+    /// The indexes of its placeholders in the pattern.
+    places: Vec<usize>,
+    /// One text for each of these placeholders: each can render the value differently.
     texts: Vec<Vec<String>>,
     /// True if the values are a range of times, which has none between two steps.
     has_steps: bool,
@@ -178,17 +179,19 @@ fn columns(
     sources: &[String],
     database_url: &DatabaseUrl,
 ) -> Result<Vec<Column>> {
-    let mut by_name: Vec<(String, Vec<&Placeholder>)> = Vec::new();
-    for placeholder in pattern.placeholders() {
+    let all: Vec<&Placeholder> = pattern.placeholders().collect();
+    let mut by_name: Vec<(String, Vec<usize>)> = Vec::new();
+    for (place, placeholder) in all.iter().enumerate() {
         let name = placeholder.name();
         match by_name.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, placeholders)) => placeholders.push(placeholder),
-            None => by_name.push((name, vec![placeholder])),
+            Some((_, places)) => places.push(place),
+            None => by_name.push((name, vec![place])),
         }
     }
     let is_only = by_name.len() == 1;
     let mut columns = Vec::new();
-    for (name, placeholders) in by_name {
+    for (name, places) in by_name {
+        let placeholders: Vec<&Placeholder> = places.iter().map(|place| all[*place]).collect();
         let one = placeholders[0];
         let last = one.path.last();
         let own = sources.iter().find_map(|source| {
@@ -199,10 +202,11 @@ fn columns(
             [source] if is_only => Some(source.as_str()),
             _ => None,
         };
-        let mut has_steps = false;
-        let values = match own.or_else(only) {
-            Some(source) => values(source, one, database_url, &mut has_steps)?,
-            None if one.shape == Some(Shape::Bool) => vec!["true".to_owned(), "false".to_owned()],
+        let (values, has_steps) = match own.or_else(only) {
+            Some(source) => values(source, one, database_url)?,
+            None if one.shape == Some(Shape::Bool) => {
+                (vec!["true".to_owned(), "false".to_owned()], false)
+            }
             None => return Err(no_values(&name, one.shape)),
         };
         let (mut texts, mut skipped) = (Vec::new(), Vec::new());
@@ -223,7 +227,7 @@ fn columns(
             screen::note(&format!("{why}: skipped\n"));
         }
         columns.push(Column {
-            name,
+            places,
             texts,
             has_steps,
         });
@@ -243,13 +247,13 @@ fn no_values(name: &str, shape: Option<Shape>) -> Failure {
     ))
 }
 
-/// The values of a source: a query, a range, or the lines of a file.
+/// The values of a source: a query, a range, or the lines of a file. The bool is true for a range
+/// that has none between two steps.
 fn values(
     source: &str,
     placeholder: &Placeholder,
     database_url: &DatabaseUrl,
-    has_steps: &mut bool,
-) -> Result<Vec<String>> {
+) -> Result<(Vec<String>, bool)> {
     let source = source.trim();
     let first = source.split_once(char::is_whitespace).map(|(word, _)| word);
     let is_query = |word: &str| QUERIES.iter().any(|start| word.eq_ignore_ascii_case(start));
@@ -257,13 +261,13 @@ fn values(
         let read_only = format!("START TRANSACTION READ ONLY; {source}");
         let rows = database::query(&database_url.find()?, &read_only)?;
         let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
-        return Ok(values.collect());
+        return Ok((values.collect(), false));
     }
     if let Some(range) = range::read(source)? {
         let written = format!("<{}>", placeholder.name());
         range::check(range.shape, placeholder.shape, &written)?;
-        *has_steps |= range.has_steps();
-        return Ok(range.values);
+        let has_steps = range.has_steps();
+        return Ok((range.values, has_steps));
     }
     let text = if source == "-" {
         let mut text = String::new();
@@ -273,7 +277,7 @@ fn values(
         fs::read_to_string(source)
     };
     let text = text.map_err(|error| Failure::unread(Path::new(source), error))?;
-    Ok(text.lines().map(str::to_owned).collect())
+    Ok((text.lines().map(str::to_owned).collect(), false))
 }
 
 /// Renders the pattern with each combination of values. Returns the number of combinations.
@@ -283,126 +287,30 @@ fn search(
     permits: u32,
     mut take: impl FnMut(&str),
 ) -> Result<usize> {
-    let sizes = columns.iter().map(|column| column.texts.len());
-    let count = sizes.clone().try_fold(1_usize, usize::checked_mul);
+    let mut sizes = columns.iter().map(|column| column.texts.len());
+    let count = sizes.try_fold(1_usize, usize::checked_mul);
     let most = MOST / usize::try_from(permits).unwrap_or(MOST).max(1);
     let count = count.filter(|count| *count <= most).ok_or_else(too_many)?;
-    // The column of each placeholder, and its index among the placeholders of the column.
-    let mut uses = vec![0; columns.len()];
-    let places = pattern.placeholders().map(|placeholder| {
-        let name = placeholder.name();
-        let column = columns.iter().position(|column| column.name == name);
-        let column = column.unwrap_or_default();
-        uses[column] += 1;
-        (column, uses[column] - 1)
-    });
-    let places: Vec<(usize, usize)> = places.collect();
-    let mut chosen = vec![0; columns.len()];
+    let mut values = vec![""; pattern.placeholders().count()];
     let mut text = String::new();
     for nth in 0..count {
         let mut rest = nth;
-        for (chosen, size) in chosen.iter_mut().zip(sizes.clone()) {
-            *chosen = rest % size;
-            rest /= size;
+        for Column { places, texts, .. } in columns {
+            let chosen = &texts[rest % texts.len()];
+            rest /= texts.len();
+            for (place, value) in places.iter().zip(chosen) {
+                values[*place] = value;
+            }
         }
         text.clear();
-        let mut places = places.iter();
+        let mut values = values.iter();
         for part in &pattern.parts {
             match part {
                 Part::Text(part) => text.push_str(part),
-                Part::Placeholder(_) => {
-                    if let Some((column, nth)) = places.next() {
-                        text.push_str(&columns[*column].texts[chosen[*column]][*nth]);
-                    }
-                }
+                Part::Placeholder(_) => text.extend(values.next().copied()),
             }
         }
         take(&text);
     }
     Ok(count)
-}
-
-#[cfg(test)]
-mod tests {
-    use advisory_pattern::{Derivation, parse};
-    use advisory_runtime::Key;
-
-    use super::{Column, Origin, Wanted, answer, columns, search};
-    use crate::database::DatabaseUrl;
-    use crate::failure::Result;
-
-    fn read(pattern: &str, sources: &[&str]) -> Result<Vec<Column>> {
-        let sources: Vec<String> = sources.iter().map(|&source| source.to_owned()).collect();
-        let url = DatabaseUrl::default();
-        columns(&parse(pattern).unwrap(), &sources, &url)
-    }
-
-    /// A short number would be the start of too many hashes.
-    #[test]
-    fn only_a_long_number_can_be_a_hash_too() {
-        for (text, count) in [
-            ("42", 1),
-            ("-12345678901", 1),
-            ("12345678901", 1),
-            ("123456789012", 2),
-            ("(7, 42)", 1),
-            ("\\x0123abcd…", 1),
-        ] {
-            assert_eq!(Wanted::read(text).unwrap().len(), count, "{text}");
-        }
-        for text in ["0123abc", "0123abcg", "(7, x)", ""] {
-            assert!(Wanted::read(text).is_err(), "{text}");
-        }
-    }
-
-    /// A derivation with 64 bits has no half of a pair.
-    #[test]
-    fn a_pair_is_found_by_derivations_of_its_size() {
-        let of = |derivation: Derivation| {
-            let wanted = Wanted::Key(Key::IntInt(7, derivation.half("slot")));
-            let origin = wanted.origin(Some(7), "slot", 1);
-            origin.map(|origin| origin.derivation)
-        };
-        for derivation in Derivation::ALL {
-            let is_found = of(derivation) == Some(derivation.name());
-            assert_eq!(is_found, derivation.bits() == 32, "{}", derivation.name());
-        }
-    }
-
-    #[test]
-    fn values_are_those_of_their_placeholder() {
-        for (pattern, sources, sizes) in [
-            ("<a>", &["1..3"][..], Some(vec![3])),
-            ("<a>:<b>", &["1..3"], None),
-            ("<a>:<b>", &["b=1..3", "a=1..2"], Some(vec![2, 3])),
-            ("<req.a>:<b>", &["a=1..2", "b=1..3"], Some(vec![2, 3])),
-            ("<req.a>:<b>", &["req.a=1..2", "b=1..3"], Some(vec![2, 3])),
-            ("<req.a>:<b>", &["req=1..2", "b=1..3"], None),
-        ] {
-            let columns = read(pattern, sources).ok();
-            let found = columns.map(|all| all.iter().map(|it| it.texts.len()).collect::<Vec<_>>());
-            assert_eq!(found, sizes, "{pattern} {sources:?}");
-        }
-    }
-
-    /// The number of each permit is computed and compared.
-    #[test]
-    fn the_texts_are_counted_for_each_permit() {
-        let (pattern, sources) = ("<a>:<b>", ["a=1..300", "b=1..300"]);
-        let columns = read(pattern, &sources).unwrap();
-        let search = |permits| search(&parse(pattern).unwrap(), &columns, permits, |_| ()).ok();
-        assert_eq!([search(1), search(1_000)], [Some(90_000), None]);
-    }
-
-    #[test]
-    fn ten_texts_are_shown() {
-        for (count, more) in [(10, false), (12, true)] {
-            let (derivation, permit) = ("sha256", 1);
-            let origin = || Origin { derivation, permit };
-            let found: Vec<_> = (0..count).map(|at| (at.to_string(), origin())).collect();
-            let answer = answer("7", &found, count, false);
-            assert_eq!(answer.contains("\nand 2 more\n"), more, "{answer}");
-            assert_eq!(answer.lines().count(), 10 + usize::from(more));
-        }
-    }
 }

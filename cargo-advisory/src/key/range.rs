@@ -15,7 +15,6 @@ use crate::text::one_line;
 /// More texts than this are not tried.
 pub(super) const MOST: usize = 50_000_000;
 
-#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) shape: Shape,
     pub(super) values: Vec<String>,
@@ -80,19 +79,18 @@ pub(super) fn read(text: &str) -> Result<Option<Range>> {
     let Some((from, to)) = text.split_once("..") else {
         return Ok(None);
     };
+    let range = |shape, values| Ok(Some(Range { shape, values }));
     if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
         let count = to.saturating_sub(from);
         if usize::try_from(count).is_ok_and(|count| count >= MOST) {
             return Err(too_many());
         }
         let values = (from..=to).map(|number| number.to_string());
-        let (shape, values) = (Shape::Int, values.collect());
-        return Ok(Some(Range { shape, values }));
+        return range(Shape::Int, values.collect());
     }
     if let (Some(from), Some(to)) = (day(from), day(to)) {
         let days = from.series(1.day()).take_while(|day| *day <= to);
-        let (shape, values) = (Shape::Date, days.map(date_text).collect());
-        return Ok(Some(Range { shape, values }));
+        return range(Shape::Date, days.map(date_text).collect());
     }
     let (to, step) = match to.split_once('/') {
         Some((to, step)) => (to, Some(step)),
@@ -120,8 +118,7 @@ pub(super) fn read(text: &str) -> Result<Option<Range>> {
         Shape::Timestamp => format!("{}Z", date_time_text(at)),
         _ => date_time_text(at),
     });
-    let values = values.collect();
-    Ok(Some(Range { shape, values }))
+    range(shape, values.collect())
 }
 
 /// The times from one to another, if they are not too many.
@@ -182,54 +179,7 @@ pub(super) fn too_many() -> Failure {
 mod tests {
     use advisory_pattern::Shape;
 
-    use super::{check, read};
-
-    #[track_caller]
-    fn values(range: &str) -> Vec<String> {
-        read(range).unwrap().unwrap().values
-    }
-
-    #[test]
-    fn a_range_of_days_has_those_of_the_calendar() {
-        let days = "2024-02-27 2024-02-28 2024-02-29 2024-03-01 2024-03-02";
-        assert_eq!(values("2024-02-27..2024-03-02").join(" "), days);
-        assert_eq!(values("2025-12-31..2026-01-01").len(), 2);
-        assert_eq!(values("1900-01-01..1900-12-31").len(), 365);
-        for wrong in "2026-02-29 2026-13-01 2026-1-1 20260101 x 2026-01-01-01".split(' ') {
-            let found = read(&format!("{wrong}..2026-12-31")).unwrap();
-            assert_eq!(found, None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_range_of_times_has_its_steps_as_keys_have_them() {
-        for (range, expected) in [
-            ("08:00..08:02", "080000 080100 080200"),
-            ("08:00..09:00/30min", "080000 083000 090000"),
-            ("23:59:58..23:59:59", "235958 235959"),
-            ("08:00..08:00:00.5/250ms", "080000 080000.25 080000.5"),
-            (
-                "2026-11-22T23:59..2026-11-23 00:00",
-                "2026-11-22T235900 2026-11-23T000000",
-            ),
-            (
-                "2026-11-22T09:00+01:00..2026-11-22T08:01Z",
-                "2026-11-22T080000Z 2026-11-22T080100Z",
-            ),
-        ] {
-            assert_eq!(values(range).join(" "), expected, "{range}");
-        }
-        assert_eq!(values("00:00:00..23:59:59").len(), 86_400);
-        for (wrong, why) in [
-            ("2026-11-22T09:00..2026-11-22T09:00Z", "both in one form"),
-            ("08:00..09:00/0s", "longer than zero"),
-            ("08:00..09:00/often", "is not a duration"),
-            ("2000-01-01T00:00:00..2026-01-01T00:00:00", "more than"),
-        ] {
-            let refused = read(wrong).unwrap_err().to_string();
-            assert!(refused.contains(why), "{wrong}: {refused}");
-        }
-    }
+    use super::check;
 
     /// A text can be anything, even a number or a day.
     #[test]

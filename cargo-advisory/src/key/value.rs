@@ -164,35 +164,9 @@ pub(super) fn date_time_text(at: DateTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use advisory_pattern::{Shape, parse};
+    use advisory_pattern::Shape;
 
-    use super::{of_shape, rendered};
-
-    #[test]
-    fn a_value_is_escaped_where_it_can_be_a_text() {
-        for (pattern, expected) in [
-            ("<a>", &["x%3AY", "x:Y"][..]),
-            ("<a: text>", &["x%3AY"]),
-            ("<a|raw>", &["x:Y"]),
-            ("<a|lower>", &["x%3Ay", "x:y"]),
-        ] {
-            let pattern = parse(pattern).unwrap();
-            let placeholders: Vec<_> = pattern.placeholders().collect();
-            assert_eq!(rendered(&placeholders, "x:Y").concat(), expected);
-        }
-    }
-
-    #[test]
-    fn a_time_without_a_shape_is_tried_in_each_of_its_forms() {
-        let pattern = parse("<at>").unwrap();
-        let placeholders: Vec<_> = pattern.placeholders().collect();
-        let forms = rendered(&placeholders, "2026-11-22 09:30:00").concat();
-        for form in ["2026-11-22T093000", "2026-11-22T093000Z"] {
-            assert!(forms.iter().any(|text| text == form), "{forms:?}");
-        }
-        let forms = rendered(&placeholders, "09:30:00").concat();
-        assert!(forms.contains(&"093000".to_owned()), "{forms:?}");
-    }
+    use super::of_shape;
 
     /// The server's form in the simple protocol, that of RFC 3339, and the key's own text.
     const FORMS: &str = "

@@ -3,8 +3,8 @@
 use clap::Args;
 
 use crate::cli::Output;
-use crate::failure::{Result, bail};
-use crate::job_table::{ClaimColumns, JobTable};
+use crate::failure::Result;
+use crate::job_table::{ClaimOptions, JobTable};
 use crate::selection::Artifacts;
 use crate::text::joined;
 
@@ -19,11 +19,8 @@ use crate::text::joined;
 /// those that the options name.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The table: `mail`, or `shop.mail`
-    #[arg(long)]
-    table: Option<String>,
     #[command(flatten)]
-    columns: ClaimColumns,
+    claim: ClaimOptions,
     /// Prints `down.sql`, which drops the columns and their contents
     #[arg(long)]
     down: bool,
@@ -35,7 +32,14 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub(super) fn run(&self) -> Result<()> {
-        let tables = self.tables()?;
+        let instead = match &self.claim.table {
+            Some(_) => "leave it out, or `--artifact`",
+            None => "name the table, `--table mail`",
+        };
+        let inventory = || self.artifacts.inventory(false);
+        let tables = self
+            .claim
+            .tables(self.artifacts.are_named(), instead, inventory)?;
         let schemas = tables.iter().map(JobTable::definition);
         let sql = schemas.map(|schema| {
             if self.down {
@@ -45,22 +49,5 @@ impl Arguments {
             }
         });
         self.output.write(&joined(sql, "\n"))
-    }
-
-    fn tables(&self) -> Result<Vec<JobTable>> {
-        if let (Some(table), false) = (&self.table, self.artifacts.are_named()) {
-            return Ok(vec![self.columns.on(table)?]);
-        }
-        if let Some(option) = self.columns.given() {
-            let instead = match &self.table {
-                Some(_) => "leave it out, or `--artifact`",
-                None => "name the table, `--table mail`",
-            };
-            bail!(
-                "`{option}` does not apply to the claims of a program, which has its columns: {instead}"
-            );
-        }
-        let inventory = self.artifacts.inventory(false)?;
-        JobTable::of_inventory(&inventory.claims, self.table.as_deref())
     }
 }

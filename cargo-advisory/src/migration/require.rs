@@ -76,13 +76,10 @@ impl Arguments {
             };
             columns.insert(placeholder.trim().to_owned(), expression.trim().to_owned());
         }
-        let table = Table::parse(&self.table).map_err(Failure::Input)?;
-        let guard = Guard::new(name, key, derivation, table, columns).map_err(Failure::Input)?;
-        self.output.write(&if self.down {
-            guard.down()
-        } else {
-            guard.up().map_err(Failure::Input)?
-        })
+        let table = Table::parse(&self.table)?;
+        let guard = Guard::new(name, key, derivation, table, columns)?;
+        self.output
+            .write(&if self.down { guard.down() } else { guard.up()? })
     }
 
     /// The lock sites of the named files, or else of what cargo builds.

@@ -33,19 +33,3 @@ pub(super) fn id(title: &str) -> String {
     });
     format!("c{}", letters.collect::<String>())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{code, escaped, id, with_code};
-
-    #[test]
-    fn no_text_is_markup() {
-        let link = "&lt;a href=&#39;x&#39;&gt;&amp;&quot;&lt;/a&gt;";
-        assert_eq!(escaped("<a href='x'>&\"</a>"), link);
-        assert_eq!(code("<id>"), "<code>&lt;id&gt;</code>");
-        let write = "write <code>&lt;b&gt;</code> now";
-        assert_eq!(with_code("write `<b>` now"), write);
-        assert_ne!(id("a b"), id("a-b"));
-        assert!(!escaped("\u{202e}x").contains('\u{202e}'));
-    }
-}

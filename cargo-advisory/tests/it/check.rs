@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::programs::{advisory, booking_service, shop};
+use crate::programs::{advisory, assert_has_all, booking_service, program_of, shop, site};
 
 #[test]
 fn locks_in_order_cause_no_finding() {
@@ -17,6 +17,22 @@ fn a_collision_between_crates_shows_both_places_and_a_key() {
     let said = advisory(&["check", "--artifact", &shop()]);
     assert_eq!(said.out, include_str!("shop.txt"));
     assert_eq!(said.code, Some(1));
+}
+
+/// There is one finding for all of them.
+#[test]
+fn a_third_site_of_one_number_is_counted() {
+    let mut sites =
+        ["bank", "shop", "till"].map(|krate| site(krate, "close", 7, &["7"], &["number 7"]));
+    "macro".clone_into(&mut sites[0].kind);
+    let program = program_of("check-three.rmeta", &sites);
+    let said = advisory(&["check", "--artifact", &program]).exits(1);
+    let parts = [
+        "--> bank: src/lib.rs:7 (`bank::lock_key!`) is the other lock\n",
+        "= 1 more site with one of these keys",
+        "error: 1 finding;",
+    ];
+    assert_has_all(&said.out, &parts);
 }
 
 #[test]

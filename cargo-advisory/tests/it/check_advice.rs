@@ -5,8 +5,8 @@ use advisory_pattern::Record;
 use advisory_tests::Database;
 use serde_json::Value;
 
-use crate::guards::{BLOCKS, GUARD, check};
-use crate::programs::{assert_has, assert_starts, program_of, run_at, site};
+use crate::guards::{BLOCKS, GUARD, check, guard};
+use crate::programs::{assert_has, assert_has_all, assert_starts, keyed, program_of, run_at, site};
 
 /// The advice on the guarded table. Its lock has the key `night:<room>:<night>`.
 async fn advice(db: &Database, words: &[&str]) -> Option<(String, Vec<String>)> {
@@ -96,6 +96,10 @@ async fn a_constraint_that_could_say_the_rule_is_advised() {
         &message,
         "the exclusion constraint `one_night` already says a rule",
     );
+    // Next to a finding, advice is not counted.
+    db.run("ALTER TABLE blocks DISABLE TRIGGER ALL").await;
+    let said = check(&db, &[]).await.exits(1);
+    assert_has_all(&said.out, &["\nadvice: ", "\nerror: 1 finding; "]);
 }
 
 /// The advice on a table `t` for a lock with these columns in its key.
@@ -207,4 +211,30 @@ async fn an_exclusion_constraint_that_could_say_the_rule_is_advised() {
     // No two rows of one key.
     db.run("DELETE FROM t WHERE room <> 2").await;
     assert!(on_table(&db, key, None).await.is_empty());
+}
+
+/// The server writes the expression with more parentheses.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_on_the_expression_of_a_column_is_found() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE t (starts_at timestamp)").await;
+    let key = "day:<date: date>";
+    let words = ["--lock", "own", "--table", "t", "--key", key];
+    guard(
+        &db,
+        &[&words[..], &["--column", "date=starts_at::date"]].concat(),
+    )
+    .await;
+    let site = Record {
+        name: Some("own".to_owned()),
+        guards: vec!["t".to_owned()],
+        ..keyed("svc", "run", 7, key)
+    };
+    let program = program_of("advice-expression.rmeta", &[site]);
+    let words = ["check", "--database-url", db.url(), "--artifact", &program];
+    let create = "CREATE INDEX CONCURRENTLY ON public.t ((starts_at::date));";
+    assert_has(&run_at(db.url(), &words).await.exits(0).out, create);
+    db.run(create).await;
+    let said = run_at(db.url(), &words).await;
+    assert_starts(&said.out, "ok: nothing found; ");
 }

@@ -89,6 +89,7 @@ fn a_changed_claim_is_drift_and_a_moved_one_is_not() {
     };
     let mut moved: Value = serde_json::from_str(&dumped).unwrap();
     moved["claims"][0]["line"] = 99.into();
+    moved["claims"][0]["crate_version"] = "9.9.9".into();
     check("moved", &moved.to_string()).exits(0);
     // As an earlier release has written it.
     let mut earlier = moved;
@@ -150,7 +151,9 @@ fn a_claim_that_changes_for_a_running_fleet_is_found() {
     let differs = |now: &ClaimRecord, what: &str, happens: &str| {
         let said = check("change", now).exits(1);
         let allow = "`--allow-key-change post::Mail`";
-        assert_has_all(&said.out, &[what, happens, allow]);
+        // The record has no file.
+        let place = "--> post (struct `post::Mail`)\n";
+        assert_has_all(&said.out, &[what, happens, allow, place]);
     };
     for [argument, name, what, happens] in cases(CHANGED_COLUMNS) {
         differs(

@@ -235,6 +235,11 @@ async fn what_sql_cannot_compute_is_refused_by_name() {
 --key#a:<v>#--derivation#fnv1a32 | SQL has no function for the derivation `fnv1a32`
 --key#a:<v>#--column#w=v | `--column w=…`: the key has no such placeholder; it has `v`
 --key#a:<v>#--column#v=1; DROP TABLE t | `--column v=1; DROP TABLE t` is not an expression
+--key#a:<v>#--column#v=  | is not an expression
+--key#a:<v>#--column#v=a\u{7}b | is not an expression
+--key#a:<v>#--column#v=a -- b | is not an expression
+--key#a:<v>#--column#v=a /* b | is not an expression
+--key#a:<v>#--column#v=$advisory$ | is not an expression
 --key#a:<v | `--key a:<v`:
 --down | no lock: use";
     for [line, why] in cases(table) {

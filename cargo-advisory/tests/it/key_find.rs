@@ -41,9 +41,13 @@ fn a_number_is_found_among_a_days_candidates() {
         let said = find(hash.clone(), pattern);
         assert_eq!(said.out, format!("{hash} is {text}  lease\n"));
     }
-    let pair = format!("(7, {})", Derivation::Hashtext.half("t-1:2026-11-22"));
-    let said = find(pair, "(7,\"<tenant>:<date>\")");
-    assert_has(&said.out, ") is (7,\"t-1:2026-11-22\")  hashtext");
+    for derivation in Derivation::ALL {
+        let pair = format!("(7, {})", derivation.half("t-1:2026-11-22"));
+        let said = find(pair, "(7,\"<tenant>:<date>\")");
+        let end = format!(") is (7,\"t-1:2026-11-22\")  {}\n", derivation.name());
+        // One with 64 bits has no half of a pair.
+        assert_eq!(said.out.ends_with(&end), derivation.bits() == 32);
+    }
     let number = advisory(&["key", "4711"]).out;
     assert_has_all(
         &number,
@@ -56,6 +60,45 @@ fn a_number_is_found_among_a_days_candidates() {
     assert_starts(&said.out, "none of ");
     let said = find("5".to_owned(), "<tenant>:<room>").exits(2);
     assert_has(&said.err, "write `--values room=FILE`");
+    for wrong in ["0123abc", "0123abcg", "(7, x)", ""] {
+        let said = find(wrong.to_owned(), "<tenant>").exits(2);
+        assert_has(&said.err, "is not a key: write the number");
+    }
+    find("\\x0123abcd…".to_owned(), "<tenant>:<date>").exits(1);
+}
+
+#[test]
+fn values_are_those_of_their_placeholder() {
+    let table = "\
+<a> | 1..3 | none of 3 texts
+<a> | 2024-02-27..2024-03-02 | none of 5 texts
+<a> | 1900-01-01..1901-01-01 | none of 366 texts
+<a> | 08:00..08:02 | none of 3 texts
+<a> | 08:00..09:00/30min | none of 3 texts
+<a> | 23:59:58..23:59:59 | none of 2 texts
+<a>:<b> | 1..3 | no values for `<a>`
+<a>:<b> | b=1..3 a=1..2 | none of 6 texts
+<req.a>:<b> | a=1..2 b=1..3 | none of 6 texts
+<req.a>:<b> | req.a=1..2 b=1..3 | none of 6 texts
+<req.a>:<b> | req=1..2 b=1..3 | no values for `<req.a>`";
+    for [pattern, values, says] in cases(table) {
+        let mut words = vec!["key", "--find=5", "--pattern", pattern];
+        words.extend(values.split(' ').flat_map(|values| ["--values", values]));
+        let said = advisory(&words);
+        assert_has(&(said.out + &said.err), says);
+    }
+}
+
+#[test]
+fn ten_texts_are_shown() {
+    let find = format!("--find={}", Derivation::Sha256.key("7"));
+    for (count, lines) in [(10, 10), (12, 11)] {
+        let patterns = ["--pattern", "<id>"].repeat(count);
+        let words = [&["key", &find, "--values", "7..7"], &patterns[..]].concat();
+        let out = advisory(&words).exits(0).out;
+        assert_eq!(out.lines().count(), lines, "{out}");
+        assert_eq!(out.ends_with("\nand 2 more\n"), count == 12, "{out}");
+    }
 }
 
 /// Times in a range, and as a query or a file has them.
@@ -63,17 +106,23 @@ fn a_number_is_found_among_a_days_candidates() {
 fn a_time_is_found_however_it_is_given() {
     let times = file(
         "key-find-times.txt",
-        "2026-11-22 09:30:00.125+01\n2026-11-22 10:00:00+01\n",
+        "2026-11-22 09:30:00.125+01\n2026-11-22 10:00:00+01\n2026-11-22 09:30:00\n09:30:00\n",
     );
     // The slot is as the live view shows it, without the shape.
     let table = "\
 <at: time> | 093000 | 08:00..18:00/15min
 <at: time> | 093007 | 08:00:00..18:00:00
+<at: time> | 080000.25 | 08:00..08:00:00.5/250ms
 <at: datetime> | 2026-11-22T093000 | 2026-11-22T00:00..2026-11-23T00:00
+<at: datetime> | 2026-11-23T000000 | 2026-11-22T23:59..2026-11-23 00:00
 <at: timestamp> | 2026-11-22T083000Z | 2026-11-22T09:00+01:00..2026-11-22T10:00+01:00
+<at: timestamp> | 2026-11-22T080100Z | 2026-11-22T09:00+01:00..2026-11-22T08:01Z
 slot:<slot.at> | slot:2026-11-22T083000Z | at=2026-11-22T08:00..2026-11-22T09:00
 slot:<at> | slot:2026-11-22T083000.125Z | FILE
 <at: timestamp> | 2026-11-22T090000Z | FILE
+<at> | 2026-11-22T093000 | FILE
+<at> | 2026-11-22T093000Z | FILE
+<at> | 093000 | FILE
 <flag: bool>:<at: time> | true:180000 | at=18:00..18:00";
     for [pattern, text, values] in cases(&table.replace("FILE", &times)) {
         let number = Derivation::Sha256.key(text);
@@ -96,6 +145,14 @@ fn a_shape_that_cannot_be_searched_says_why() {
 <at: time> | 080000..180000 | write `08:00..18:00/15min`
 <id: int> | 2026-11-01..2026-11-30 | write `1..1000`
 <on: bool> | 0..1 | both values are tried
+<at> | 2026-11-22T09:00..2026-11-22T09:00Z | write both in one form
+<at> | 08:00..09:00/0s | longer than zero
+<at> | 08:00..09:00/often | is not a duration
+<at> | 2000-01-01T00:00:00..2026-01-01T00:00:00 | more than 50000000 texts
+<day> | 2026-02-29..2026-12-31 | cannot read `2026-02-29..2026-12-31`
+<day> | 2026-1-1..2026-12-31 | cannot read `2026-1-1..2026-12-31`
+<day> | 20260101..2026-12-31 | cannot read `20260101..2026-12-31`
+<day> | 2026-01-01-01..2026-12-31 | cannot read `2026-01-01-01..2026-12-31`
 <at: timestamp> | FILE | 2 of the values for `<at>` are not of the shape timestamp, the first of them `7`
 <a: uuid>:<b> | b=1..9 | no values for `<a>`: write `--values a=FILE` or `a=SELECT …`";
     for [pattern, values, why] in cases(&table.replace("| FILE |", &format!("| {mixed} |"))) {
@@ -124,6 +181,8 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
     for (pattern, text) in [
         ("<name>:<name|raw>", "a%3Ab:a:b"),
         ("<name>:<name|raw>", "x:x"),
+        // Without a shape it can be no text, and is not escaped.
+        ("<name>", "a:b"),
         ("<name>/<name>", "a%3Ab/a%3Ab"),
         ("<name: text>:<name|raw>:<name|lower>", "a%3Ab:a:b:a%3Ab"),
     ] {
@@ -134,6 +193,10 @@ fn a_placeholder_is_rendered_at_each_of_its_places() {
             let line = format!(" is {text}  sha256\n");
             assert_eq!(said.out.contains(&line), code == 0, "{said:?}");
         }
+    }
+    for (pattern, count) in [("<name>", 3), ("<name: text>", 2), ("<name|raw>", 2)] {
+        let said = advisory(&["key", "--find=5", "--pattern", pattern, "--values", &name]);
+        assert_has(&said.out, &format!("none of {count} texts "));
     }
 }
 
@@ -154,6 +217,10 @@ fn a_hash_without_letters_is_not_only_a_number() {
     let said = advisory(&words);
     let line = format!(" is booking:{id}  lease\n");
     assert!(said.out.ends_with(&line), "{said:?}");
+    // A short number would be the start of too many.
+    assert!((1..2_000).any(|id| hash(id).starts_with("42")));
+    let words = ["key", "--find=42", "--pattern", "booking:<id>", "--values"];
+    advisory(&[&words[..], &["1..2000"]].concat()).exits(1);
 }
 
 /// The permits of a number and of a pair are numbers.
@@ -180,6 +247,15 @@ fn the_number_of_a_permit_is_found() {
         let value: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(value["found"][0]["permit"], 3, "{value}");
     }
+    // The number of each permit is computed and compared.
+    let words = [
+        "key",
+        "--find=5",
+        "--pattern=<id>",
+        "--values=1..60000",
+        "--permits=1000",
+    ];
+    assert_has(&advisory(&words).exits(2).err, "more than 50000000 texts");
 }
 
 /// The live view prints the command; with the ids of a table it finds the key.

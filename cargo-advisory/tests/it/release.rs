@@ -323,17 +323,26 @@ fn values_that_changed_places_in_an_expression_are_found() {
         ("S { room: a, seat: b }", "S { room: b, seat: a }", 1),
         ("SlotLock { room, seat }", "SlotLock { seat, room }", 0),
         ("slot_key(room, seat)", "seat_key(seat, room)", 0),
+        ("slot(a, f(b, c))", "slot(f(b , c), a)", 1),
+        // The comma of another call is in one argument.
+        ("slot(f(a, b), c)", "slot(c, a)", 1),
+        ("one(a).two(b)", "one(b).two(a)", 0),
     ] {
         becomes(expression("book", old), expression("book", new), code);
     }
     let pair = |written: &str| site("bookings", "book", 7, &[written], &["number (?,?)"]);
     becomes(pair("(room, seat)"), pair("(seat, room)"), 1);
-    let declared = lock("SlotLock", "slot:<room: int>:<seat: int>");
+    let declared = lock("SlotLock", "slot:<room: int>:<seat.no: int>");
     for (written, code) in [
         ("SlotLock { room: r, seat: s }", 0),
-        ("SlotLock { room: s, seat: r }", 1),
+        ("x::SlotLock { seat: r, room: s.no }", 1),
+        // Their fields cannot be seen.
+        ("SlotLock { room: s.no, ..other }", 0),
+        ("SlotLock::new(s.no, r)", 0),
+        ("lock! { of: SlotLock, room: s.no, seat: r }", 0),
     ] {
-        let old = [declared.clone(), function("book", "slot:<r: int>:<s: int>")];
+        let keyed = function("book", "slot:<r: int>:<s.no: int>");
+        let old = [declared.clone(), keyed];
         let new = [declared.clone(), expression("book", written)];
         between(&old, &new).exits(code);
     }

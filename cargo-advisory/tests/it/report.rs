@@ -1,5 +1,7 @@
 //! One page with all locks: whole, closed, and without anything that it would have to load.
 
+use std::collections::BTreeSet;
+
 use crate::records::edge;
 use advisory_pattern::{ClaimRecord, Record};
 
@@ -42,6 +44,9 @@ fn page(words: &[&str]) -> String {
         }
     }
     assert_eq!(open, [""; 0]);
+    let ids = || text.split(" id=\"").skip(1).map(|id| id.split('"').next());
+    let distinct: BTreeSet<_> = ids().collect();
+    assert_eq!(ids().count(), distinct.len(), "{text}");
     for link in text.split("href=\"#").skip(1) {
         let (id, _) = link.split_once('"').unwrap();
         assert_has(&text, &format!("id=\"{id}\""));
@@ -88,7 +93,7 @@ fn a_page_shows_collisions_and_says_what_is_missing() {
     assert_has_all(
         &text,
         &[
-            "advisory lock keys can collide",
+            "advisory lock keys can collide: <code>&lt;account&gt;:&lt;month&gt;</code> and ",
             "ledger::Settlement",
             "both can render",
             "<code>--from target/lock-order</code>",
@@ -164,11 +169,14 @@ fn a_lock_of_two_components_is_one_card_with_all_its_values() {
 #[test]
 fn nothing_that_a_program_says_is_markup() {
     let mut site = keyed("svc", "hook", 7, "<script: text>:x");
-    site.purpose = Some("</style><script>alert(1)</script>".to_owned());
-    site.component = Some("\"><img src=x>".to_owned());
-    let program = program_of("report.rmeta", &[site]);
-    let path = scratch("report-nasty.html");
-    advisory(&["report", "--artifact", &program, "-o", &path]).exits(0);
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert_lacks_all(&text, &["<script", "<img"]);
+    site.purpose = Some("</style><script>alert('1')&\u{202e}</script>".to_owned());
+    site.component = Some("\"><img alt=x>".to_owned());
+    let [mut spaced, mut hyphened] = ["one", "two"].map(|name| keyed("svc", name, 7, name));
+    spaced.component = Some("a b".to_owned());
+    hyphened.component = Some("a-b".to_owned());
+    let program = program_of("report.rmeta", &[site, spaced, hyphened]);
+    let text = page(&["--artifact", &program]);
+    assert_lacks(&text, "\u{202e}");
+    let shown = "&lt;/style&gt;&lt;script&gt;alert(&#39;1&#39;)&amp; &lt;/script&gt;";
+    assert_has_all(&text, &[shown, "&quot;&gt;&lt;img alt=x&gt;"]);
 }

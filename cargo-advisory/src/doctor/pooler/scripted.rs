@@ -144,9 +144,8 @@ fn row(values: &[&str]) -> Vec<u8> {
     let count = u16::try_from(values.len()).unwrap().to_be_bytes();
     let (mut head, mut data) = (count.to_vec(), count.to_vec());
     for value in values {
-        // A column without a name, of the type `text`.
-        head.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 25]);
-        head.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+        // A column without a name. The simple protocol needs no type.
+        head.extend([0; 19]);
         data.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
         data.extend(value.as_bytes());
     }
