@@ -4,7 +4,6 @@ pub(crate) mod argument;
 pub(crate) mod choice;
 pub(crate) mod duration;
 pub(crate) mod key;
-pub(crate) mod names;
 pub(crate) mod value;
 
 use crate::attribute::Attribute;
@@ -337,8 +336,7 @@ pub(crate) fn runtime(krate: Option<&TokenStream>) -> TokenStream {
 #[cfg(test)]
 mod tests {
     use super::argument::Known;
-    use super::names::PATTERN;
-    use super::{Args, separate};
+    use super::separate;
     use crate::attribute::Attribute;
     use crate::errors::Errors;
 
@@ -373,25 +371,6 @@ mod tests {
             let messages = errors.into_compile_errors().to_string();
             let count = messages.matches("between two arguments").count();
             assert_eq!(count, missing, "{written}");
-        }
-    }
-
-    /// An argument that is accepted but not read would have no effect and give no error.
-    #[test]
-    fn every_known_argument_is_implemented() {
-        for known in [
-            Known::of(Attribute::Lock),
-            Known::of(Attribute::Lease),
-            Known::only(&PATTERN),
-        ] {
-            for name in known.names {
-                let mut errors = Errors::default();
-                let written = format!("{name} = \"x\"").parse().expect("tokens");
-                Args::parse(written, known, &mut errors);
-                let errors = errors.into_compile_errors().to_string();
-                assert!(!errors.contains("is not implemented"), "{errors}");
-                assert!(!errors.contains("unknown argument"), "{errors}");
-            }
         }
     }
 }

@@ -121,6 +121,14 @@ impl KeyPattern {
         self.placeholders().find(|placeholder| placeholder.slice)
     }
 
+    /// Reports a slice where one key is needed; `instead` is what it would give.
+    pub(crate) fn refuse_slice(&self, instead: &str, errors: &mut Errors) {
+        if let Some(slice) = self.slice() {
+            let wanted = format_args!("`<{}>` would be {instead}", slice.source);
+            errors.at(self.literal.span(), wanted);
+        }
+    }
+
     /// Checks that placeholders name values, that filters fit, and that two lists of values never
     /// render one key.
     pub(crate) fn check(&self, names: &Names<'_>, ambiguity: Ambiguity, errors: &mut Errors) {

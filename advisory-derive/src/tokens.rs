@@ -120,40 +120,13 @@ pub(crate) fn spelled(tokens: &TokenStream) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        Delimiter, Group, TokenStream, TokenTree, split_at_commas, ungrouped, without_groups,
-    };
+    use super::{TokenStream, split_at_commas};
 
     fn parts(text: &str) -> Vec<String> {
         let tokens: TokenStream = text.parse().expect("tokens");
         let parts = split_at_commas(tokens).into_iter();
         let text = parts.map(|part| part.to_string().replace(' ', ""));
         text.collect()
-    }
-
-    /// As `macro_rules!` passes it on.
-    fn grouped(text: &str) -> TokenTree {
-        let inner = text.parse().expect("tokens");
-        TokenTree::Group(Group::new(Delimiter::None, inner))
-    }
-
-    #[test]
-    fn what_a_macro_has_grouped_is_taken_out() {
-        let twice = Group::new(Delimiter::None, grouped("7").into());
-        assert!(matches!(ungrouped(twice.into()), TokenTree::Literal(_)));
-        let group = |token| matches!(token, TokenTree::Group(_));
-        assert!(group(ungrouped(grouped("7 8"))));
-        assert!(group(ungrouped(
-            Group::new(Delimiter::Parenthesis, "7".parse().expect("a token")).into()
-        )));
-        let ty: TokenStream = [
-            grouped("A"),
-            Group::new(Delimiter::Parenthesis, TokenStream::new()).into(),
-        ]
-        .into_iter()
-        .collect();
-        let kinds = |tokens: TokenStream| tokens.into_iter().map(group).collect::<Vec<_>>();
-        assert_eq!(kinds(without_groups(ty)), [false, true]);
     }
 
     #[test]

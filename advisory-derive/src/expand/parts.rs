@@ -19,8 +19,6 @@ pub(crate) struct Parts {
     /// An expression: the local `error` as the function's result.
     pub(crate) converted: TokenStream,
     pub(crate) error: TokenStream,
-    pub(crate) ok: TokenStream,
-    pub(crate) err: TokenStream,
     /// Handles the local `error` of a lock that was not acquired: returns it, or breaks out of
     /// `'held` if there is an `on_held` or an `on_done`.
     pub(crate) refused: TokenStream,
@@ -54,8 +52,6 @@ impl Parts {
             calls,
             wait,
             error: hygienic!(#krate::#module Error),
-            ok: hygienic!(#private::Ok),
-            err: hygienic!(#private::Err),
             refused: if site.args.on_held.is_some() || site.args.on_done.is_some() {
                 hygienic!(break 'held error)
             } else {

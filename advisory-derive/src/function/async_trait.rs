@@ -120,7 +120,6 @@ pub(crate) fn destructured(body: &Group) -> Vec<Ident> {
 #[cfg(test)]
 mod tests {
     use super::future;
-    use crate::written::messages;
     use proc_macro2::{TokenStream, TokenTree};
 
     #[test]
@@ -150,27 +149,6 @@ mod tests {
             };
             let found = future(&tokens(output), &body);
             assert_eq!(found.is_some(), is_one, "{output} {body}");
-        }
-    }
-
-    #[test]
-    fn a_pattern_that_the_body_binds_is_reported_where_the_attribute_uses_it() {
-        for (args, names) in [
-            ("key = \"<id>\"", vec!["id"]),
-            ("key = \"<id>:<to>\", on_held = Ok(to)", vec!["id", "to"]),
-            ("key = 7", vec![]),
-        ] {
-            let messages = messages(&format!(
-                "#[advisory_lock({args}, pool = pool, wait = \"never\")]
-                 fn run<'a>(pool: &'a P, __arg1: X, __arg2: Y) -> Pin<Box<dyn Future<Output = Done> + Send + 'a>> {{
-                     Box::pin(async move {{ let X(id) = {{ let __arg1 = __arg1; __arg1 }}; let (to, _) = {{ let __arg2 = __arg2; __arg2 }}; send(id, to, conn) }})
-                 }}"
-            ));
-            let start = |name| format!("`{name}` is not a parameter, because `#[async_trait]`");
-            assert_eq!(messages.len(), names.len(), "{messages:?}");
-            for (message, name) in messages.iter().zip(names) {
-                assert!(message.starts_with(&start(name)), "{message}");
-            }
         }
     }
 }
