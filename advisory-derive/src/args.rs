@@ -75,11 +75,6 @@ impl Args {
         self.name.as_ref().map(LitStr::value)
     }
 
-    pub(crate) fn allowed_overlaps(&self) -> Vec<String> {
-        let others = self.allow_overlap.iter();
-        others.map(|(other, _)| other.value()).collect()
-    }
-
     pub(crate) fn runtime(&self) -> TokenStream {
         runtime(self.krate.as_ref())
     }

@@ -99,6 +99,15 @@ pub(crate) fn first_span(tokens: &TokenStream) -> Span {
     span_of(tokens.clone().into_iter().next().as_ref())
 }
 
+/// The tokens with the place of a span, and each with its own hygiene.
+pub(crate) fn located_at(tokens: TokenStream, at: Span) -> TokenStream {
+    let tokens = tokens.into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(at));
+        token
+    });
+    tokens.collect()
+}
+
 /// Tokens as a message shows them.
 pub(crate) fn spelled(tokens: &TokenStream) -> String {
     let pairs = [

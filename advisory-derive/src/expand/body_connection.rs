@@ -7,7 +7,7 @@ use crate::function::word;
 use crate::site::Site;
 use crate::site::connection::Connection;
 use crate::site::lock::LockSite;
-use crate::tokens::{first_span, hygienic, is_word};
+use crate::tokens::{first_span, hygienic, is_word, located_at};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
@@ -149,14 +149,6 @@ fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
             #private::Err(error) => return #converted,
         }
     )
-}
-
-fn located_at(tokens: TokenStream, at: Span) -> TokenStream {
-    let tokens = tokens.into_iter().map(|mut token| {
-        token.set_span(token.span().located_at(at));
-        token
-    });
-    tokens.collect()
 }
 
 /// The name `conn`, at the argument and with the hygiene of the body, which can come from another

@@ -143,50 +143,8 @@ pub(crate) fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Names, last_name};
-    use advisory_pattern::{Part, Shape};
-    use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-
-    /// The type of a placeholder that is taken for text only because of it, with the shape that its
-    /// newtype has.
-    fn guess(ty: &str, pattern: &str) -> Option<(Option<String>, Option<Shape>)> {
-        let name = Ident::new("a", Span::call_site());
-        let ty: TokenStream = ty.parse().expect("tokens");
-        let names = Names {
-            of: String::new(),
-            known: Some(vec![(&name, Some(&ty))]),
-            has_self: false,
-            computed: &[],
-        };
-        let pattern = advisory_pattern::parse(pattern).expect("a pattern");
-        let Some(Part::Placeholder(placeholder)) = pattern.parts.first() else {
-            unreachable!("a placeholder is first")
-        };
-        let guess = names.guess(placeholder);
-        guess.map(|guess| (guess.ty, guess.shape))
-    }
-
-    #[test]
-    fn a_value_of_an_unknown_type_is_a_guess() {
-        crate::newtypes::remember("Guessed".to_owned(), Some(Shape::Int));
-        crate::newtypes::remember("Written".to_owned(), Some(Shape::Text));
-        let unknown = Some((Some("TenantId".to_owned()), None));
-        assert_eq!(guess("TenantId", "<a>"), unknown);
-        assert_eq!(
-            guess("Guessed", "<a>"),
-            Some((Some("Guessed".to_owned()), Some(Shape::Int)))
-        );
-        assert_eq!(guess("Vec<u8>", "<a>"), Some((None, None)));
-        assert_eq!(guess("TenantId", "<a.b>"), Some((None, None)));
-        for (ty, pattern) in [
-            ("Written", "<a>"),
-            ("i64", "<a>"),
-            ("TenantId", "<a: int>"),
-            ("TenantId", "<a|lower>"),
-        ] {
-            assert_eq!(guess(ty, pattern), None, "{ty} {pattern}");
-        }
-    }
+    use super::last_name;
+    use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
     #[test]
     fn a_type_is_known_by_its_last_name() {
