@@ -334,30 +334,21 @@ mod tests {
     use super::separate;
     use crate::attribute::Attribute;
     use crate::errors::Errors;
+    use crate::written::rows;
 
     #[test]
     fn a_missing_comma_is_found_and_the_arguments_after_it_are_read() {
-        for (written, wanted, missing) in [
-            ("key = 7, wait = now()", "key=7|wait=now()", 0),
-            (
-                "key = \"a\" scope = \"xact\"",
-                "key=\"a\"|scope=\"xact\"",
-                1,
-            ),
-            (
-                "key = 7; wait = now() mode = x",
-                "key=7|wait=now()|mode=x",
-                2,
-            ),
-            (
-                "keys = \"a\", \"b\", wait = w",
-                "keys=\"a\",\"b\"|wait=w",
-                0,
-            ),
-            ("key = a.wait == b", "key=a.wait==b", 0),
-            ("err = |wait| wait = 7", "err=|wait|wait=7", 0),
-            ("key = { mode = 7; mode }", "key={mode=7;mode}", 0),
-        ] {
+        for [written, wanted, missing] in rows(
+            r#"
+            key = 7, wait = now() => key=7|wait=now() => 0
+            key = "a" scope = "xact" => key="a"|scope="xact" => 1
+            key = 7; wait = now() mode = x => key=7|wait=now()|mode=x => 2
+            keys = "a", "b", wait = w => keys="a","b"|wait=w => 0
+            key = a.wait == b => key=a.wait==b => 0
+            err = |wait| wait = 7 => err=|wait|wait=7 => 0
+            key = { mode = 7; mode } => key={mode=7;mode} => 0
+        "#,
+        ) {
             let mut errors = Errors::default();
             let tokens = written.parse().expect("tokens");
             let found = separate(tokens, Known::of(Attribute::Lock), &mut errors);
@@ -365,7 +356,7 @@ mod tests {
             assert_eq!(found.collect::<Vec<_>>().join("|"), wanted, "{written}");
             let messages = errors.into_compile_errors().to_string();
             let count = messages.matches("between two arguments").count();
-            assert_eq!(count, missing, "{written}");
+            assert_eq!(count.to_string(), missing, "{written}");
         }
     }
 }

@@ -53,20 +53,18 @@ fn expand(item: &[TokenTree]) -> TokenStream {
 
 /// The messages of a source's macros.
 pub(crate) fn messages(source: &str) -> Vec<String> {
-    expansions(source)
-        .into_iter()
-        .flat_map(compile_errors)
-        .collect()
+    let expansion = expansions(source).into_iter().collect();
+    let messages = calls(expansion, "compile_error").into_iter();
+    messages.map(text).collect()
 }
 
 /// The records of a source's sites, in the module `app`.
 pub(crate) fn records(source: &str) -> Vec<Record> {
     assert_eq!(messages(source), [""; 0]);
-    let texts = expansions(source).into_iter();
-    let texts = texts.flat_map(|expansion| record_texts(&expansion));
-    texts
-        .flat_map(|text| Record::find_all(text.as_bytes()).expect("a record"))
-        .collect()
+    let expansion = expansions(source).into_iter().collect();
+    let records = calls(expansion, "record").into_iter();
+    let records = records.map(|record| Record::find_all(text(record).as_bytes()));
+    records.flat_map(|found| found.expect("a record")).collect()
 }
 
 /// The expansion of a source's last item, without the spaces between its tokens.
@@ -101,44 +99,29 @@ pub(crate) fn joined(tokens: &TokenStream) -> String {
     tokens.collect()
 }
 
-/// The texts of the `record!`s.
-fn record_texts(expansion: &TokenStream) -> Vec<String> {
-    let tokens: Vec<TokenTree> = expansion.clone().into_iter().collect();
-    let mut texts = Vec::new();
+/// The arguments of each call of a macro.
+fn calls(tokens: TokenStream, name: &str) -> Vec<TokenStream> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut calls = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
         let TokenTree::Group(group) = token else {
             continue;
         };
-        let is_record = index > 1 && is_word(&tokens[index - 2], "record");
-        if is_record && is_punct(&tokens[index - 1], '!') {
-            let parts = group.stream().into_iter();
-            let parts = parts.filter_map(|part| syn::parse2::<LitStr>(part.into()).ok());
-            let parts: Vec<String> = parts.map(|part| part.value()).collect();
-            texts.push(parts.join("app"));
-        } else {
-            texts.extend(record_texts(&group.stream()));
+        match &tokens[..index] {
+            [.., word, bang] if is_word(word, name) && is_punct(bang, '!') => {
+                calls.push(group.stream());
+            }
+            _ => calls.extend(self::calls(group.stream(), name)),
         }
     }
-    texts
+    calls
 }
 
-/// The messages of the `compile_error!`s.
-fn compile_errors(expansion: TokenStream) -> Vec<String> {
-    let mut messages = Vec::new();
-    let mut is_error = false;
-    for token in expansion {
-        match token {
-            TokenTree::Ident(name) => is_error = name == "compile_error",
-            TokenTree::Group(group) if is_error => {
-                let message: LitStr = syn::parse2(group.stream()).expect("a text");
-                messages.push(message.value());
-                is_error = false;
-            }
-            TokenTree::Group(group) => messages.extend(compile_errors(group.stream())),
-            _ => {}
-        }
-    }
-    messages
+/// The texts among tokens, with `app` between them.
+fn text(tokens: TokenStream) -> String {
+    let texts = tokens.into_iter().map(|token| syn::parse2(token.into()));
+    let texts = texts.filter_map(|text: syn::Result<LitStr>| Some(text.ok()?.value()));
+    texts.collect::<Vec<_>>().join("app")
 }
 
 /// The examples of a page, without their hidden lines.

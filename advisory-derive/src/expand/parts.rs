@@ -1,7 +1,7 @@
 //! Tokens that the expansions of a lock and of a lease share.
 
 use super::handle::handle;
-use super::return_type::without_impl_trait;
+use super::return_type::replace_impl_trait;
 use crate::attribute::Attribute;
 use crate::site::Site;
 use crate::tokens::hygienic;
@@ -31,7 +31,8 @@ impl Parts {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
         let private = hygienic!(#krate::__private);
-        let output = without_impl_trait(&site.function.output);
+        let mut output = site.function.output.clone();
+        replace_impl_trait(&mut output);
         let at_output = site.function.output.span().resolved_at(here);
         let module = match site.attribute {
             Attribute::Lock => None,
