@@ -133,11 +133,9 @@ impl KeyPattern {
     pub(crate) fn check(&self, names: &Names<'_>, ambiguity: Ambiguity, errors: &mut Errors) {
         let span = self.literal.span();
         for placeholder in self.pattern.placeholders() {
+            let source = &placeholder.source;
             if let Some(odd) = placeholder.path.iter().find(|step| !is_step(step)) {
-                errors.at(
-                    span,
-                    format_args!("`<{}>`: `{odd}` is not a name", placeholder.source),
-                );
+                errors.at(span, format_args!("`<{source}>`: `{odd}` is not a name"));
                 continue;
             }
             if let Some(unknown) = names.refuse(placeholder) {
@@ -146,10 +144,8 @@ impl KeyPattern {
             }
             let shape = names.shape(placeholder);
             for filter in placeholder.misfits(|_| shape) {
-                errors.at(
-                    span,
-                    format_args!("`<{}>`: {}", placeholder.source, filter.refusal(shape)),
-                );
+                let refusal = filter.refusal(shape);
+                errors.at(span, format_args!("`<{source}>`: {refusal}"));
             }
         }
         let text = self.literal.value();

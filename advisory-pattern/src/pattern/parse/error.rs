@@ -48,6 +48,11 @@ impl<'a> Errors<'a> {
         self.list.push(PatternError { message, range });
     }
 
+    /// Adds a mistake with a message that begins with the wrong slice.
+    pub(super) fn about(&mut self, at: &str, message: &str) {
+        self.at(at, format!("`{}` {message}", short(at)));
+    }
+
     /// Returns the value unless a mistake was found.
     pub(super) fn into_result<T>(self, value: T) -> Result<T, Vec<PatternError>> {
         if self.list.is_empty() {
