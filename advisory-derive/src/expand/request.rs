@@ -1,7 +1,7 @@
 //! The request that a site sends to the runtime: its keys, and its options.
 
 use super::expression::{at_start, typed, with_values};
-use super::handle::{declared_places, keeps_locks, request_and_locks};
+use super::handle::{declared_places, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
@@ -103,7 +103,7 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
         private, converted, ..
     } = parts;
     let krate = site.args.runtime();
-    let keeps_locks = keeps_locks(site);
+    let keeps_locks = site.keeps_locks();
     if let [SiteKey::Expression(key)] = site.keys.list.as_slice() {
         let at = at_start(key);
         let key = typed(key);

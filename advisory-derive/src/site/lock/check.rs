@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
 use crate::errors::Errors;
-use crate::function::{Function, mentions};
+use crate::function::Function;
 use crate::key_pattern::KeyPattern;
 use crate::site::connection::Connection;
 use crate::site::keys::{SiteKey, SiteKeys};
@@ -179,13 +179,8 @@ pub(crate) fn permits(args: &Args, keys: &SiteKeys, function: &Function, errors:
         ),
     ];
     args.refuse(&unfit, errors);
-    let is_declared = keys
-        .list
-        .iter()
-        .any(|key| !matches!(key, SiteKey::Pattern(_)));
     if let Some(handle) = &args.handle
-        && is_declared
-        && mentions(&function.body.stream(), "holding")
+        && keys.give_witness(args, function)
     {
         let wanted = format_args!(
             "a permit is not exclusive, so `{handle}` has no `holding`: leave `permits` out, or call \
