@@ -129,13 +129,22 @@ pub(crate) fn spelled(tokens: &TokenStream) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TokenStream, split_at_commas};
+    use super::{Delimiter, Group, TokenStream, TokenTree, split_at_commas, ungrouped};
 
     fn parts(text: &str) -> Vec<String> {
         let tokens: TokenStream = text.parse().expect("tokens");
         let parts = split_at_commas(tokens).into_iter();
         let text = parts.map(|part| part.to_string().replace(' ', ""));
         text.collect()
+    }
+
+    #[test]
+    fn what_two_macros_have_grouped_is_taken_out() {
+        let grouped = |tokens| TokenTree::Group(Group::new(Delimiter::None, tokens));
+        let once = |text: &str| grouped(text.parse().expect("tokens"));
+        let twice = |text| ungrouped(grouped(once(text).into()));
+        assert!(matches!(twice("7"), TokenTree::Literal(_)));
+        assert!(matches!(twice("7 + 8"), TokenTree::Group(_)));
     }
 
     #[test]

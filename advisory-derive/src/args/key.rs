@@ -277,6 +277,7 @@ mod tests {
         for [args, wanted] in rows(
             r#"
             7, wait = "5s" => write `key = 7`
+            7, 8 => write `key = (7, 8)`
             key "job" "more" => write `key = …`
             key = 7, lease => unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`
         "#,

@@ -215,7 +215,7 @@ fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse, position};
+    use super::{Receiver, parse, position};
     use proc_macro2::{Ident, TokenStream, TokenTree};
 
     fn tokens(text: &str) -> TokenStream {
@@ -256,6 +256,22 @@ mod tests {
             let is_name =
                 !written.contains(['(', '{', '[', '&', '@']) || written.starts_with("conn:");
             assert_eq!(params[0].is_name, is_name, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_receiver_is_known_by_what_it_borrows() {
+        for (written, wanted) in [
+            ("mut self", Receiver::MutValue),
+            ("&'a self", Receiver::Shared),
+            ("self: Self", Receiver::Value),
+            ("mut self: Self", Receiver::MutValue),
+            ("self: &Self", Receiver::Shared),
+            ("self: &'a mut Self", Receiver::Mutable),
+            ("self: Pin<&mut Self>", Receiver::Value),
+        ] {
+            let (receiver, params) = parse(tokens(written));
+            assert!(receiver == Some(wanted) && params.is_empty(), "{written}");
         }
     }
 

@@ -143,8 +143,42 @@ pub(crate) fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::last_name;
-    use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+    use super::{Names, last_name};
+    use crate::newtypes::remember;
+    use advisory_pattern::Shape;
+    use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+
+    /// The advice of a collision is to write the shape of a guess, so no other placeholder is one.
+    #[test]
+    fn only_a_value_of_an_unknown_type_is_a_guess() {
+        remember("Guessed".to_owned(), Some(Shape::Int));
+        remember("Label".to_owned(), Some(Shape::Text));
+        let name = Ident::new("a", Span::call_site());
+        for (ty, pattern, wanted) in [
+            ("TenantId", "<a>", Some((Some("TenantId"), None))),
+            ("Guessed", "<a>", Some((Some("Guessed"), Some(Shape::Int)))),
+            ("Vec<u8>", "<a>", Some((None, None))),
+            ("TenantId", "<a.b>", Some((None, None))),
+            ("Label", "<a>", None),
+            ("i64", "<a>", None),
+            ("TenantId", "<a: int>", None),
+            ("TenantId", "<a|lower>", None),
+        ] {
+            let tokens: TokenStream = ty.parse().expect("tokens");
+            let names = Names {
+                of: String::new(),
+                known: Some(vec![(&name, Some(&tokens))]),
+                has_self: false,
+                computed: &[],
+            };
+            let parsed = advisory_pattern::parse(pattern).expect("a pattern");
+            let guess = parsed.placeholders().find_map(|found| names.guess(found));
+            let guess = guess
+                .as_ref()
+                .map(|guess| (guess.ty.as_deref(), guess.shape));
+            assert_eq!(guess, wanted, "{ty} {pattern}");
+        }
+    }
 
     #[test]
     fn a_type_is_known_by_its_last_name() {

@@ -92,19 +92,24 @@ fn written(milliseconds: u64) -> String {
 mod tests {
     use crate::written::{messages, rows};
 
+    fn lease(args: &str) -> Vec<String> {
+        messages(&format!(
+            "#[advisory_lease(key = \"job\", {args})] async fn run(db: &Pool) -> Result<(), E> {{ Ok(()) }}"
+        ))
+    }
+
+    #[test]
+    fn a_pool_without_a_value_has_one_message() {
+        assert_eq!(lease("ttl = \"60s\", pool"), ["write `pool = …`"]);
+    }
+
     #[test]
     fn a_shorter_renewal_is_suggested_in_a_unit_that_has_it() {
-        let lease = |args: &str| {
-            messages(&format!(
-                "#[advisory_lease(key = \"job\", {args})] async fn run(db: &Pool) -> Result<(), E> {{ Ok(()) }}"
-            ))
-        };
         for [args, wanted] in rows(
             r#"
             pool = db, ttl = "2400ms", renew = "3s" => such as `renew = "800ms"`
             pool = db, ttl = "3s", renew = "3s" => such as `renew = "1s"`
             pool = db, ttl = "2ms", renew = "3s" => such as `renew = "1ms"`
-            ttl = "60s", pool => write `pool = …`
         "#,
         ) {
             let messages = lease(args);
