@@ -7,8 +7,8 @@ mod row;
 use crate::args::runtime;
 use crate::derive_input;
 use crate::errors::Errors;
-use crate::tokens::{first_span, hygienic, span_of};
-use args::{MaybeColumn, Order};
+use crate::tokens::{first_span, hygienic, located_at, span_of};
+use args::MaybeColumn;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use row::Row;
@@ -98,7 +98,11 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
         )
     };
     let order = args.order.iter().flatten();
-    let order = order.map(|order| order_step(order, table, &claim));
+    let order = order.map(|order| {
+        let (column, is_descending) = (path(table, &order.column), order.is_descending);
+        let nulls_first = order.nulls_first.unwrap_or(is_descending);
+        hygienic!(#claim::Order::by::<#column>(#is_descending, #nulls_first))
+    });
     let ttl = args.ttl.as_ref().map(|ttl| {
         let time = ttl.expression(private);
         hygienic!(const TTL: #private::core::time::Duration = #time;)
@@ -211,17 +215,6 @@ fn queue(
 
 /// A column of the table. The compiler reports errors at the column's name.
 fn path(table: &TokenStream, column: &Ident) -> TokenStream {
-    let table = table.clone().into_iter().map(|mut token| {
-        token.set_span(column.span().resolved_at(token.span()));
-        token
-    });
-    let table: TokenStream = table.collect();
+    let table = located_at(table.clone(), column.span());
     quote_spanned!(column.span()=> #table::#column)
-}
-
-fn order_step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
-    let column = path(table, &order.column);
-    let is_descending = order.is_descending;
-    let nulls_first = order.nulls_first.unwrap_or(is_descending);
-    hygienic!(#claim::Order::by::<#column>(#is_descending, #nulls_first))
 }

@@ -7,7 +7,7 @@
 
 use crate::args::Args;
 use crate::errors::Errors;
-use crate::site_facts::SiteFacts;
+use crate::site_facts::{Kind, SiteFacts};
 use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Permits, Side, advice};
 use proc_macro2::Span;
 use std::path::Path;
@@ -51,6 +51,8 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
         return;
     };
     let (name, derivation) = (args.name(), args.derivation());
+    let allowed = args.allow_overlap.iter().map(|(other, _)| other.value());
+    let allowed: Vec<String> = allowed.collect();
     let mut earlier_locks = SITE_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     // An outer macro can expand the same tokens twice.
     earlier_locks.retain(|earlier| earlier.call_site != call_site);
@@ -59,7 +61,7 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
             continue;
         };
         let prefix = prefix(&key);
-        let lock = Lock::new(key, derivation, name.clone(), args.allowed_overlaps())
+        let lock = Lock::new(key, derivation, name.clone(), allowed.clone())
             .within(site.key_space(derivation))
             .with_permits(args.permits().unwrap_or(Permits::ONE));
         let mut site_lock = SiteLock {
@@ -68,7 +70,7 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
             prefix,
             written: known.written.clone(),
             guesses: known.guesses.clone(),
-            word: site.key_prefix().map(ToOwned::to_owned),
+            word: (!matches!(site.kind, Kind::Macro)).then(|| site.name.clone()),
             is_at: site.kind.is_at(),
             reported: None,
         };

@@ -350,19 +350,6 @@ mod tests {
     use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
     #[test]
-    fn only_a_block_is_a_body() {
-        for (item, is_one) in [
-            ("fn run(at: At) -> Done { at }", true),
-            ("fn run(at: At) -> (At, Done)", false),
-            ("fn run(at: At) -> [Done; 2]", false),
-        ] {
-            let item = item.parse().expect("tokens");
-            let function = parse(item, Attribute::Lock, &mut Errors::default());
-            assert_eq!(function.is_some(), is_one);
-        }
-    }
-
-    #[test]
     fn the_function_that_tokio_writes_is_known() {
         for (body, is_one) in [
             (

@@ -98,25 +98,3 @@ fn rendered_variant(variant: &syn::Variant, errors: &mut Errors) -> String {
         String::new()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::derive;
-    use crate::errors::Errors;
-
-    #[test]
-    fn a_variant_renders_as_its_name_or_its_text() {
-        let item = r#"enum State { Open, r#Final, #[key_part("in-review")] Review }"#;
-        let mut errors = Errors::default();
-        let written = derive(item.parse().expect("tokens"), &mut errors).expect("an expansion");
-        assert!(errors.is_empty());
-        let written = written.to_string();
-        for arm in [
-            r#"Open { .. } => "Open""#,
-            r#"r#Final { .. } => "Final""#,
-            r#"Review { .. } => "in-review""#,
-        ] {
-            assert!(written.contains(arm), "{arm}: {written}");
-        }
-    }
-}

@@ -398,10 +398,9 @@ pub fn derive_claim(input: TokenStream) -> TokenStream {
 /// let week = lock_key!("report:<week>", with(week = date.iso_week().week()));
 /// ```
 ///
-/// The pattern can be the second half of a pair, `(7, "<id>")`. It can be followed by `with(…)`,
-/// `name`, `component`, `guards`, `allow_redundant`, `derivation`, `allow_ambiguous`,
-/// `allow_overlap` and `crate`, as in `#[advisory_lock]`. The macro does not know types: a
-/// placeholder without a shape is compared as if it could be any text.
+/// The pattern can be the second half of a pair, `(7, "<id>")`, and can be followed by the arguments
+/// of [`#[lock_key(…)]`](macro@LockKey). The macro does not know types: a placeholder without a shape
+/// is compared as if it could be any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
     let expanded = complete(input.into(), lock_key::expand);

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::args::argument::Known;
 use crate::args::key::{KeyArg, key};
-use crate::args::names::PATTERN;
+use crate::attribute::PATTERN;
 use crate::derive_input;
 use crate::errors::Errors;
 use crate::expand::expression::with_values;
@@ -186,13 +186,7 @@ impl PatternAndArgs {
         self.pattern.check(names, ambiguity, errors);
         let span = self.args.span("derivation");
         self.pattern.check_half(self.args.derivation, span, errors);
-        if let Some(slice) = self.pattern.slice() {
-            let span = self.pattern.literal.span();
-            errors.at(
-                span,
-                format_args!("`<{}>` would be {instead}", slice.source),
-            );
-        }
+        self.pattern.refuse_slice(instead, errors);
     }
 
     fn record(

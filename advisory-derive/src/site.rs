@@ -52,4 +52,9 @@ impl Site {
             keys,
         }
     }
+
+    /// Returns whether the declared locks live as long as the body, which can ask for a witness.
+    pub(crate) fn keeps_locks(&self) -> bool {
+        self.keys.give_witness(&self.args, &self.function)
+    }
 }

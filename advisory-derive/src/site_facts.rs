@@ -51,11 +51,6 @@ impl SiteFacts {
         }
     }
 
-    /// The word with which a message suggests to start the key.
-    pub(crate) fn key_prefix(&self) -> Option<&str> {
-        (!matches!(self.kind, Kind::Macro)).then_some(&self.name)
-    }
-
     pub(crate) fn key_space(&self, derivation: Derivation) -> KeySpace {
         match self.kind {
             Kind::Lock { .. } | Kind::Macro => KeySpace::Advisory,

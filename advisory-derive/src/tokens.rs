@@ -99,6 +99,15 @@ pub(crate) fn first_span(tokens: &TokenStream) -> Span {
     span_of(tokens.clone().into_iter().next().as_ref())
 }
 
+/// The tokens with the place of a span, and each with its own hygiene.
+pub(crate) fn located_at(tokens: TokenStream, at: Span) -> TokenStream {
+    let tokens = tokens.into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(at));
+        token
+    });
+    tokens.collect()
+}
+
 /// Tokens as a message shows them.
 pub(crate) fn spelled(tokens: &TokenStream) -> String {
     let pairs = [
@@ -120,9 +129,7 @@ pub(crate) fn spelled(tokens: &TokenStream) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        Delimiter, Group, TokenStream, TokenTree, split_at_commas, ungrouped, without_groups,
-    };
+    use super::{Delimiter, Group, TokenStream, TokenTree, split_at_commas, ungrouped};
 
     fn parts(text: &str) -> Vec<String> {
         let tokens: TokenStream = text.parse().expect("tokens");
@@ -131,29 +138,13 @@ mod tests {
         text.collect()
     }
 
-    /// As `macro_rules!` passes it on.
-    fn grouped(text: &str) -> TokenTree {
-        let inner = text.parse().expect("tokens");
-        TokenTree::Group(Group::new(Delimiter::None, inner))
-    }
-
     #[test]
-    fn what_a_macro_has_grouped_is_taken_out() {
-        let twice = Group::new(Delimiter::None, grouped("7").into());
-        assert!(matches!(ungrouped(twice.into()), TokenTree::Literal(_)));
-        let group = |token| matches!(token, TokenTree::Group(_));
-        assert!(group(ungrouped(grouped("7 8"))));
-        assert!(group(ungrouped(
-            Group::new(Delimiter::Parenthesis, "7".parse().expect("a token")).into()
-        )));
-        let ty: TokenStream = [
-            grouped("A"),
-            Group::new(Delimiter::Parenthesis, TokenStream::new()).into(),
-        ]
-        .into_iter()
-        .collect();
-        let kinds = |tokens: TokenStream| tokens.into_iter().map(group).collect::<Vec<_>>();
-        assert_eq!(kinds(without_groups(ty)), [false, true]);
+    fn what_two_macros_have_grouped_is_taken_out() {
+        let grouped = |tokens| TokenTree::Group(Group::new(Delimiter::None, tokens));
+        let once = |text: &str| grouped(text.parse().expect("tokens"));
+        let twice = |text| ungrouped(grouped(once(text).into()));
+        assert!(matches!(twice("7"), TokenTree::Literal(_)));
+        assert!(matches!(twice("7 + 8"), TokenTree::Group(_)));
     }
 
     #[test]

@@ -6,7 +6,6 @@
 
 mod claim_record;
 mod format;
-mod key;
 
 use crate::derivation::Derivation;
 use crate::pattern::key_space::KeySpace;
@@ -14,8 +13,7 @@ use crate::pattern::locked_key::HALF;
 use crate::pattern::permit::Permits;
 pub use claim_record::{CLAIM_COLUMNS, CLAIM_PARTS, CLAIM_START, ClaimRecord};
 use format::{Field, MAGIC, decode, encode, records_of};
-pub use format::{MODULE_PATH, RECORD_VERSION, RecordError};
-pub use key::decode_key;
+pub use format::{MODULE_PATH, RECORD_VERSION, RecordError, decode_key};
 
 /// A lock site as a program contains it.
 ///

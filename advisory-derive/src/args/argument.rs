@@ -15,16 +15,14 @@ pub(crate) struct Known<'a> {
     pub(crate) attribute: Option<Attribute>,
 }
 
-impl Known<'static> {
+impl<'a> Known<'a> {
     pub(crate) const fn of(attribute: Attribute) -> Self {
         Self {
             names: attribute.arguments(),
             attribute: Some(attribute),
         }
     }
-}
 
-impl<'a> Known<'a> {
     pub(crate) const fn only(names: &'a [&'a str]) -> Self {
         Self {
             names,

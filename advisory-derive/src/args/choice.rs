@@ -120,3 +120,17 @@ fn quoted<const N: usize>(words: [&str; N]) -> String {
     let quoted = words.map(|word| format!("\"{word}\""));
     listed(&quoted.each_ref().map(String::as_str))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::written::messages;
+
+    #[test]
+    fn a_value_that_is_no_word_has_one_message() {
+        let messages = messages(
+            "#[advisory_lock(key = 7, mode = &shared)] async fn run(conn: &mut C) -> QueryResult<()> { Ok(()) }",
+        );
+        let wanted = "`mode` must be `\"exclusive\"` or `\"shared\"`";
+        assert_eq!(messages, [wanted]);
+    }
+}

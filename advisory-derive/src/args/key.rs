@@ -243,24 +243,8 @@ pub(crate) fn with(
 
 #[cfg(test)]
 mod tests {
-    use super::{KeyArg, keys, unquoted_pattern};
-    use crate::errors::Errors;
-    use crate::written::messages;
-    use proc_macro2::{Ident, Span};
-
-    #[test]
-    fn a_list_of_keys_has_brackets() {
-        let read = |written: &str| {
-            let mut errors = Errors::default();
-            let name = Ident::new("keys", Span::call_site());
-            let keys = keys(written.parse().expect("tokens"), &name, &mut errors);
-            errors.into_result(keys).unwrap_or_default()
-        };
-        assert_eq!(read("[one, \"two\"]").len(), 2);
-        assert!(matches!(read("(one, two)").as_slice(), [KeyArg::Each(_)]));
-        assert!(matches!(read("all").as_slice(), [KeyArg::Each(_)]));
-        assert!(read("[]").is_empty());
-    }
+    use super::unquoted_pattern;
+    use crate::written::{messages, rows};
 
     #[test]
     fn a_key_pattern_without_quotes_is_known() {
@@ -290,32 +274,18 @@ mod tests {
 
     #[test]
     fn a_key_without_its_name_has_one_message() {
-        let messages = |args: &str| {
-            messages(&format!(
+        for [args, wanted] in rows(
+            r#"
+            7, wait = "5s" => write `key = 7`
+            7, 8 => write `key = (7, 8)`
+            key "job" "more" => write `key = …`
+            key = 7, lease => unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`
+        "#,
+        ) {
+            let messages = messages(&format!(
                 "#[advisory_lock({args})] async fn run(conn: &mut C) -> QueryResult<()> {{ Ok(()) }}"
-            ))
-        };
-        assert_eq!(
-            messages("keys = \"a\", \"b\", wait = \"5s\""),
-            ["`keys` is a list: write `keys = [\"a\", \"b\"]`"]
-        );
-        assert_eq!(messages("7, 8"), ["write `key = (7, 8)`"]);
-        assert_eq!(messages("7, wait = \"5s\""), ["write `key = 7`"]);
-        assert_eq!(messages("\"job\""), ["write `key = \"job\"`"]);
-        assert_eq!(messages("key \"job\" \"more\""), ["write `key = …`"]);
-        assert_eq!(messages("key: \"job\""), ["write `key = \"job\"`"]);
-        assert_eq!(messages("key(\"job\")"), ["write `key = \"job\"`"]);
-        assert_eq!(
-            messages("key = 7, mode = &shared"),
-            ["`mode` must be `\"exclusive\"` or `\"shared\"`"]
-        );
-        assert_eq!(
-            messages("key = \"<ids*>\", with(ids = ids()), max_keys = \"0\""),
-            ["`max_keys` must be a number, at least 1, such as `max_keys = 128`"]
-        );
-        assert_eq!(
-            messages("key = 7, lease"),
-            ["unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`"]
-        );
+            ));
+            assert_eq!(messages, [wanted]);
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::function::word;
 use crate::site::Site;
 use crate::site::connection::Connection;
 use crate::site::lock::LockSite;
-use crate::tokens::{first_span, hygienic, is_word};
+use crate::tokens::{first_span, hygienic, is_word, located_at};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 
@@ -47,31 +47,22 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
     };
     let body = site.function.body.stream();
     match &lock.connection {
-        Connection::Pool(expression) => {
+        Connection::Pool(expression) | Connection::Expression(expression) => {
             let at = first_span(expression).resolved_at(here);
-            let taken = check_out(site, parts, at);
-            // A temporary value lives as long as the connection that can borrow it.
-            let pool = quote_spanned!(at=> let pool = &(#expression););
-            BodyConnection {
-                take: hygienic!(#pool let mut taken = #taken;),
-                pool: Some(pool),
-                taken,
-                owner: quote_spanned!(at=> &mut taken),
-                place: place(at),
-                name: connection_name(site),
-                body,
-            }
-        }
-        Connection::Expression(expression) => {
-            let at = first_span(expression).resolved_at(here);
-            let (taken, owner) = if site.function.is_blocking() {
-                (inside(expression, at), quote_spanned!(at=> taken.conn()))
+            let borrowed = quote_spanned!(at=> &mut taken);
+            let (pool, taken, owner) = if matches!(lock.connection, Connection::Pool(_)) {
+                // A temporary value lives as long as the connection that can borrow it.
+                let pool = quote_spanned!(at=> let pool = &(#expression););
+                (Some(pool), check_out(site, parts, at), borrowed)
+            } else if site.function.is_blocking() {
+                let owner = quote_spanned!(at=> taken.conn());
+                (None, inside(expression, at), owner)
             } else {
-                (expression.clone(), quote_spanned!(at=> &mut taken))
+                (None, expression.clone(), borrowed)
             };
             BodyConnection {
-                pool: None,
-                take: hygienic!(let mut taken = #taken;),
+                take: hygienic!(#pool let mut taken = #taken;),
+                pool,
                 taken,
                 owner,
                 place: place(at),
@@ -136,40 +127,28 @@ pub(crate) fn body_connection(lock: &LockSite, parts: &Parts) -> BodyConnection 
 /// has an `on_held`.
 fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
     let Parts {
-        private,
-        converted,
-        ok,
-        err,
-        ..
+        private, converted, ..
     } = parts;
     // The compiler reports here that a value is not a pool, and only once if all tokens have one
     // span.
-    let private = if site.args.has("crate") {
+    let located = if site.args.has("crate") {
         private.clone()
     } else {
         quote_spanned!(at=> ::advisory_runtime::__private)
     };
     let connection = if site.function.is_blocking() {
-        quote_spanned!(at=> #private::blocking::connection(pool))
+        quote_spanned!(at=> #located::blocking::connection(pool))
     } else if site.args.has("poll") {
-        quote_spanned!(at=> #private::connection(pool).await)
+        quote_spanned!(at=> #located::connection(pool).await)
     } else {
-        quote_spanned!(at=> #private::connection_for(pool, &request).await)
+        quote_spanned!(at=> #located::connection_for(pool, &request).await)
     };
     hygienic!(
         match #connection {
-            #ok(taken) => taken,
-            #err(error) => return #converted,
+            #private::Ok(taken) => taken,
+            #private::Err(error) => return #converted,
         }
     )
-}
-
-fn located_at(tokens: TokenStream, at: Span) -> TokenStream {
-    let tokens = tokens.into_iter().map(|mut token| {
-        token.set_span(token.span().located_at(at));
-        token
-    });
-    tokens.collect()
 }
 
 /// The name `conn`, at the argument and with the hygiene of the body, which can come from another

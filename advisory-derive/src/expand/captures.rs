@@ -7,7 +7,6 @@
 //! parameter is.
 
 use super::body_connection::{connection_name, is_reference_to};
-use super::handle::keeps_locks;
 use crate::function::params::{Param, Receiver};
 use crate::function::{Form, mentions};
 use crate::site::Site;
@@ -138,7 +137,7 @@ fn is_in_use(site: &Site, connection: Option<&Connection>, name: &Ident) -> bool
     };
     let by_witness = || {
         let mut with = site.keys.with.iter();
-        keeps_locks(site)
+        site.keeps_locks()
             && (site.keys.list.iter().any(is_in_key) || with.any(|(_, value)| is_used(value, name)))
     };
     // The body may move another field of it.

@@ -4,7 +4,6 @@
 //! they are dropped before the wait, and the expansion is shorter.
 
 use super::expression::{at_start, typed, with_values};
-use crate::function::mentions;
 use crate::site::Site;
 use crate::site::keys::SiteKey;
 use crate::tokens::hygienic;
@@ -14,7 +13,7 @@ use quote::quote_spanned;
 pub(crate) fn handle(site: &Site) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let handle = site.args.handle.as_ref()?;
-    if !keeps_locks(site) {
+    if !site.keeps_locks() {
         return Some(hygienic!(let #handle = held.info();));
     }
     let in_shared_mode = site.args.is_shared().then(|| hygienic!(.in_shared_mode()));
@@ -38,7 +37,7 @@ pub(crate) fn request_and_locks(
     private: &TokenStream,
     request: &TokenStream,
 ) -> Option<TokenStream> {
-    let handle = site.args.handle.as_ref().filter(|_| keeps_locks(site))?;
+    let handle = site.args.handle.as_ref().filter(|_| site.keeps_locks())?;
     let (with, declared) = (with_values(&site.keys.with), declared(handle));
     let locks = declared_locks(site, private);
     Some(hygienic!(
@@ -48,15 +47,6 @@ pub(crate) fn request_and_locks(
             ({ #request }, declared)
         };
     ))
-}
-
-/// Returns whether the body can ask for a witness: it names `holding`, and not all keys are
-/// patterns.
-pub(crate) fn keeps_locks(site: &Site) -> bool {
-    let mut keys = site.keys.list.iter();
-    site.args.handle.is_some()
-        && keys.any(|key| !matches!(key, SiteKey::Pattern(_)))
-        && mentions(&site.function.body.stream(), "holding")
 }
 
 /// An expression: the declared locks, one, a tuple, or a `Vec`.

@@ -30,8 +30,6 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenS
     let Parts {
         private,
         converted,
-        ok,
-        err,
         refused,
         handle,
         ..
@@ -44,17 +42,17 @@ fn lease_steps(lease: &LeaseSite, parts: &Parts, borrow: &TokenStream) -> TokenS
     hygienic!(
         #request
         let mut held = match #acquire {
-            #ok(held) => held,
-            #err(error) => #refused,
+            #private::Ok(held) => held,
+            #private::Err(error) => #refused,
         };
         #handle
         let result = match held.run(#body).await {
-            #ok(result) => result,
-            #err(error) => return #converted,
+            #private::Ok(result) => result,
+            #private::Err(error) => return #converted,
         };
         match #private::lease::finish_at(held, result).await {
-            #ok(result) => result,
-            #err(error) => #converted,
+            #private::Ok(result) => result,
+            #private::Err(error) => #converted,
         }
     )
 }

@@ -35,8 +35,6 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
         wait,
         output,
         converted,
-        ok,
-        err,
         refused,
         handle,
         ..
@@ -50,8 +48,8 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let turn = lock.site.args.queue.as_ref().map(|limit| {
         hygienic!(
             let turn = match #calls::queue(&mut request, #limit) #wait {
-                #ok(turn) => turn,
-                #err(error) => #refused,
+                #private::Ok(turn) => turn,
+                #private::Err(error) => #refused,
             };
         )
     });
@@ -108,8 +106,8 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
     let finish = if site.function.is_blocking() || site.args.err.is_some() {
         hygienic!(
             match #calls::finish_at(held, result) #wait {
-                #ok(result) => result,
-                #err(error) => #converted,
+                #private::Ok(result) => result,
+                #private::Err(error) => #converted,
             }
         )
     } else {
@@ -138,10 +136,9 @@ fn lock_steps(lock: &LockSite, parts: &Parts, borrow: &TokenStream) -> TokenStre
 fn begin(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
+        private,
         calls,
         wait,
-        ok,
-        err,
         refused,
         ..
     } = parts;
@@ -156,8 +153,8 @@ fn begin(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenSt
     hygienic!(
         #take
         let mut held = match #calls::#begin(#owner, #place, request) #wait {
-            #ok(held) => held,
-            #err(error) => #refused,
+            #private::Ok(held) => held,
+            #private::Err(error) => #refused,
         };
     )
 }
@@ -169,8 +166,6 @@ fn poll(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenStr
         private,
         calls,
         wait,
-        ok,
-        err,
         refused,
         ..
     } = parts;
@@ -190,9 +185,9 @@ fn poll(lock: &LockSite, parts: &Parts, connection: &BodyConnection) -> TokenStr
         let mut held = loop {
             taken = #taken;
             match #calls::try_at(&mut tries, #owner, #place) #wait {
-                #ok(#option::Some(held)) => break held,
-                #ok(#option::None) => {}
-                #err(error) => #refused,
+                #private::Ok(#option::Some(held)) => break held,
+                #private::Ok(#option::None) => {}
+                #private::Err(error) => #refused,
             }
             #private::core::mem::drop(taken);
             #calls::pause(&mut tries) #wait;

@@ -1,7 +1,7 @@
 //! Tokens that the expansions of a lock and of a lease share.
 
 use super::handle::handle;
-use super::return_type::without_impl_trait;
+use super::return_type::replace_impl_trait;
 use crate::attribute::Attribute;
 use crate::site::Site;
 use crate::tokens::hygienic;
@@ -19,8 +19,6 @@ pub(crate) struct Parts {
     /// An expression: the local `error` as the function's result.
     pub(crate) converted: TokenStream,
     pub(crate) error: TokenStream,
-    pub(crate) ok: TokenStream,
-    pub(crate) err: TokenStream,
     /// Handles the local `error` of a lock that was not acquired: returns it, or breaks out of
     /// `'held` if there is an `on_held` or an `on_done`.
     pub(crate) refused: TokenStream,
@@ -33,7 +31,8 @@ impl Parts {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
         let private = hygienic!(#krate::__private);
-        let output = without_impl_trait(&site.function.output);
+        let mut output = site.function.output.clone();
+        replace_impl_trait(&mut output);
         let at_output = site.function.output.span().resolved_at(here);
         let module = match site.attribute {
             Attribute::Lock => None,
@@ -54,8 +53,6 @@ impl Parts {
             calls,
             wait,
             error: hygienic!(#krate::#module Error),
-            ok: hygienic!(#private::Ok),
-            err: hygienic!(#private::Err),
             refused: if site.args.on_held.is_some() || site.args.on_done.is_some() {
                 hygienic!(break 'held error)
             } else {

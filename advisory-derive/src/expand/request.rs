@@ -1,7 +1,7 @@
 //! The request that a site sends to the runtime: its keys, and its options.
 
 use super::expression::{at_start, typed, with_values};
-use super::handle::{declared_places, keeps_locks, request_and_locks};
+use super::handle::{declared_places, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
@@ -103,7 +103,7 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
         private, converted, ..
     } = parts;
     let krate = site.args.runtime();
-    let keeps_locks = keeps_locks(site);
+    let keeps_locks = site.keeps_locks();
     if let [SiteKey::Expression(key)] = site.keys.list.as_slice() {
         let at = at_start(key);
         let key = typed(key);
@@ -130,7 +130,6 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
     }
     let declared = keeps_locks.then(|| declared_places(site));
     let mut declared = declared.into_iter().flatten();
-    let mut lock_key = |key: &TokenStream| declared.next().unwrap_or_else(|| typed(key));
     let names = site.keys.names(&site.function);
     let has_slice = site
         .keys
@@ -142,36 +141,34 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
     } else {
         String::new()
     };
+    // Each with its pattern, which for a declared lock only its type knows.
+    let with_patterns = !has_slice && text.is_empty();
     let mut one = |key: &SiteKey| match key {
-        SiteKey::Pattern(pattern) => pattern.expression(&names, derivation, &krate),
+        SiteKey::Pattern(pattern) => {
+            let key = pattern.expression(&names, derivation, &krate);
+            if with_patterns {
+                let text = pattern.text();
+                hygienic!((#key, #text))
+            } else {
+                key
+            }
+        }
         SiteKey::Expression(key) | SiteKey::Each(key) => {
             let at = at_start(key);
-            let key = lock_key(key);
-            quote_spanned!(at=> #krate::LockKey::key(&#key))
+            let key = declared.next().unwrap_or_else(|| typed(key));
+            if with_patterns {
+                quote_spanned!(at=> #private::keyed(&#key))
+            } else {
+                quote_spanned!(at=> #krate::LockKey::key(&#key))
+            }
         }
     };
-    if !has_slice && text.is_empty() {
-        // Each with its pattern, which for a declared lock only its type knows.
-        let keys = site.keys.list.iter().map(|key| match key {
-            SiteKey::Pattern(pattern) => {
-                let (key, text) = (
-                    pattern.expression(&names, derivation, &krate),
-                    pattern.text(),
-                );
-                hygienic!((#key, #text))
-            }
-            SiteKey::Expression(key) | SiteKey::Each(key) => {
-                let at = at_start(key);
-                let key = lock_key(key);
-                quote_spanned!(at=> #private::keyed(&#key))
-            }
-        });
-        return hygienic!(#private::request::each([#(#keys),*]));
-    }
     if !has_slice {
         let keys = site.keys.list.iter().map(one);
         let keys = hygienic!(#(#keys),*);
-        return if site.keys.list.len() == 1 {
+        return if with_patterns {
+            hygienic!(#private::request::each([#keys]))
+        } else if site.keys.list.len() == 1 {
             hygienic!(#private::request::one(#text, #keys))
         } else {
             hygienic!(#private::request::many(#text, [#keys]))

@@ -3,14 +3,8 @@
 use quote::quote_spanned;
 use syn::{GenericArgument, PathArguments, Type, spanned::Spanned};
 
-/// The type with `_` instead of each `impl Trait`, which is not allowed inside the body.
-pub(crate) fn without_impl_trait(ty: &Type) -> Type {
-    let mut ty = ty.clone();
-    replace_impl_trait(&mut ty);
-    ty
-}
-
-fn replace_impl_trait(ty: &mut Type) {
+/// Writes `_` instead of each `impl Trait`, which is not allowed inside the body.
+pub(crate) fn replace_impl_trait(ty: &mut Type) {
     match ty {
         Type::ImplTrait(_) => *ty = Type::Verbatim(quote_spanned!(ty.span()=> _)),
         Type::Group(group) => replace_impl_trait(&mut group.elem),
@@ -34,7 +28,7 @@ fn replace_impl_trait(ty: &mut Type) {
 
 #[cfg(test)]
 mod tests {
-    use super::without_impl_trait;
+    use super::replace_impl_trait;
     use crate::written::{joined, rows};
     use proc_macro2::{Delimiter, Group, TokenStream};
     use quote::ToTokens;
@@ -56,9 +50,9 @@ mod tests {
             // The form in which a `macro_rules` macro passes it on.
             let group = Group::new(Delimiter::None, tokens(output));
             for output in [tokens(output), group.into_token_stream()] {
-                let ty: Type = syn::parse2(output).expect("a type");
-                let inferred = without_impl_trait(&ty).into_token_stream();
-                assert_eq!(joined(&inferred), wanted);
+                let mut ty: Type = syn::parse2(output).expect("a type");
+                replace_impl_trait(&mut ty);
+                assert_eq!(joined(&ty.into_token_stream()), wanted);
             }
         }
     }

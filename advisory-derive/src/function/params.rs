@@ -262,11 +262,8 @@ mod tests {
     #[test]
     fn a_receiver_is_known_by_what_it_borrows() {
         for (written, wanted) in [
-            ("self", Receiver::Value),
             ("mut self", Receiver::MutValue),
-            ("&self", Receiver::Shared),
             ("&'a self", Receiver::Shared),
-            ("&mut self", Receiver::Mutable),
             ("self: Self", Receiver::Value),
             ("mut self: Self", Receiver::MutValue),
             ("self: &Self", Receiver::Shared),

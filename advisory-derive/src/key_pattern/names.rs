@@ -144,47 +144,39 @@ pub(crate) fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Names, last_name};
-    use advisory_pattern::{Part, Shape};
+    use crate::newtypes::remember;
+    use advisory_pattern::Shape;
     use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
-    /// The type of a placeholder that is taken for text only because of it, with the shape that its
-    /// newtype has.
-    fn guess(ty: &str, pattern: &str) -> Option<(Option<String>, Option<Shape>)> {
-        let name = Ident::new("a", Span::call_site());
-        let ty: TokenStream = ty.parse().expect("tokens");
-        let names = Names {
-            of: String::new(),
-            known: Some(vec![(&name, Some(&ty))]),
-            has_self: false,
-            computed: &[],
-        };
-        let pattern = advisory_pattern::parse(pattern).expect("a pattern");
-        let Some(Part::Placeholder(placeholder)) = pattern.parts.first() else {
-            unreachable!("a placeholder is first")
-        };
-        let guess = names.guess(placeholder);
-        guess.map(|guess| (guess.ty, guess.shape))
-    }
-
+    /// The advice of a collision is to write the shape of a guess, so no other placeholder is one.
     #[test]
-    fn a_value_of_an_unknown_type_is_a_guess() {
-        crate::newtypes::remember("Guessed".to_owned(), Some(Shape::Int));
-        crate::newtypes::remember("Written".to_owned(), Some(Shape::Text));
-        let unknown = Some((Some("TenantId".to_owned()), None));
-        assert_eq!(guess("TenantId", "<a>"), unknown);
-        assert_eq!(
-            guess("Guessed", "<a>"),
-            Some((Some("Guessed".to_owned()), Some(Shape::Int)))
-        );
-        assert_eq!(guess("Vec<u8>", "<a>"), Some((None, None)));
-        assert_eq!(guess("TenantId", "<a.b>"), Some((None, None)));
-        for (ty, pattern) in [
-            ("Written", "<a>"),
-            ("i64", "<a>"),
-            ("TenantId", "<a: int>"),
-            ("TenantId", "<a|lower>"),
+    fn only_a_value_of_an_unknown_type_is_a_guess() {
+        remember("Guessed".to_owned(), Some(Shape::Int));
+        remember("Label".to_owned(), Some(Shape::Text));
+        let name = Ident::new("a", Span::call_site());
+        for (ty, pattern, wanted) in [
+            ("TenantId", "<a>", Some((Some("TenantId"), None))),
+            ("Guessed", "<a>", Some((Some("Guessed"), Some(Shape::Int)))),
+            ("Vec<u8>", "<a>", Some((None, None))),
+            ("TenantId", "<a.b>", Some((None, None))),
+            ("Label", "<a>", None),
+            ("i64", "<a>", None),
+            ("TenantId", "<a: int>", None),
+            ("TenantId", "<a|lower>", None),
         ] {
-            assert_eq!(guess(ty, pattern), None, "{ty} {pattern}");
+            let tokens: TokenStream = ty.parse().expect("tokens");
+            let names = Names {
+                of: String::new(),
+                known: Some(vec![(&name, Some(&tokens))]),
+                has_self: false,
+                computed: &[],
+            };
+            let parsed = advisory_pattern::parse(pattern).expect("a pattern");
+            let guess = parsed.placeholders().find_map(|found| names.guess(found));
+            let guess = guess
+                .as_ref()
+                .map(|guess| (guess.ty.as_deref(), guess.shape));
+            assert_eq!(guess, wanted, "{ty} {pattern}");
         }
     }
 

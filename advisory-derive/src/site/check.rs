@@ -25,20 +25,15 @@ pub(crate) fn on_held(args: &Args, errors: &mut Errors) {
     let Some(span) = args.span("on_held") else {
         return;
     };
-    let end = "`wait = \"never\"`, or a time such as `wait = \"5s\"`";
-    if !args.has("wait") {
-        errors.at(
-            span,
-            format_args!("`on_held` needs a wait that ends: add {end}"),
-        );
-    } else if matches!(args.wait, Some(Wait::Forever)) {
-        errors.at(
-            span,
-            format_args!(
-                "`on_held` needs a wait that ends: replace `wait = \"forever\"` with {end}"
-            ),
-        );
-    }
+    let instead = match args.wait {
+        None if !args.has("wait") => "add",
+        Some(Wait::Forever) => "replace `wait = \"forever\"` with",
+        _ => return,
+    };
+    let wanted = format_args!(
+        "`on_held` needs a wait that ends: {instead} `wait = \"never\"`, or a time such as `wait = \"5s\"`"
+    );
+    errors.at(span, wanted);
 }
 
 /// Checks that the body's name for the lock is not taken, be it by a parameter or by the connection

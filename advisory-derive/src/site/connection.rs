@@ -212,42 +212,18 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_attribute_shows_is_reported() {
-        let both = "the parameter `conn` is not the connection that holds the lock, because `pool` gives the body another `conn`: remove \
-                    the parameter, or `pool` from the attribute";
-        let borrow = "`conn` takes a place, not a reference: write `conn = db.c`, or for a pool `pool = db.c`";
-        let none = "`run` has no parameter `conn`: add `conn: &mut AsyncPgConnection`, or write in the attribute where the connection \
-                    comes from, such as `conn = db` or `pool = pool`";
-        let shared = |place, root| {
-            format!(
-                "the lock needs `{place}` to be mutable, and `{root}` is a shared reference: write `&mut` there, or for a pool \
-                 `pool = {place}` in the attribute"
-            )
-        };
-        for (args, params, wanted) in [
-            ("", "conn: &mut C", ""),
-            ("", "conn: DbPool", ""),
-            ("", "conn: &DbPool", &shared("conn", "conn")),
-            (", conn = db.c", "db: &Db", &shared("db.c", "db")),
-            (", conn = self.c", "&self", &shared("self.c", "self")),
-            ("", "_conn: &mut C", ""),
-            ("", "(conn, id): (&mut C, i64)", ""),
-            ("", "db: &mut AsyncPgConnection", none),
-            (", pool = pool", "pool: &Pool, conn: &mut C", both),
-            (", pool = conn.pool", "conn: &mut Db", ""),
-            (", pool = pool, err = |e| conn.of(e)", "conn: &mut C", ""),
-            (", pool = \"pool\"", "id: i64", ""),
-            (", conn = &mut db.c", "db: &mut Db", borrow),
-            (", conn = *db.c", "db: &mut Db", borrow),
-            (", conn = &mut connect(7)", "id: i64", ""),
-            (", conn = self.db", "id: i64", ""),
-            (", conn = dbb.c", "db: &mut Db", ""),
-            (", conn = pool.get().await", "pool: &P", ""),
+    fn what_only_the_compiler_can_know_is_not_reported() {
+        for (args, params) in [
+            ("", "(conn, id): (&mut C, i64)"),
+            (", pool = conn.pool", "conn: &mut Db"),
+            (", pool = pool, err = |e| conn.of(e)", "conn: &mut C"),
+            (", pool = \"pool\"", "id: i64"),
+            (", conn = &mut connect(7)", "id: i64"),
         ] {
             let messages = messages(&format!(
                 "#[advisory_lock(key = 7{args})] async fn run({params}) -> Done {{ Ok(()) }}"
             ));
-            assert_eq!(messages.concat(), wanted, "{args} {params}");
+            assert_eq!(messages, [""; 0], "{args} {params}");
         }
     }
 

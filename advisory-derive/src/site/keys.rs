@@ -83,6 +83,15 @@ impl SiteKeys {
         self.list.iter().any(is_in_key) || with.any(|(_, value)| mentions(value, &name.to_string()))
     }
 
+    /// Returns whether the body can ask for a witness: it has a handle and names `holding`, and not
+    /// all keys are patterns.
+    pub(crate) fn give_witness(&self, args: &Args, function: &Function) -> bool {
+        let mut keys = self.list.iter();
+        args.handle.is_some()
+            && keys.any(|key| !matches!(key, SiteKey::Pattern(_)))
+            && mentions(&function.body.stream(), "holding")
+    }
+
     pub(crate) fn static_keys(&self, names: &Names<'_>) -> Vec<StaticKey> {
         let keys = self.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => pattern.static_key(names),

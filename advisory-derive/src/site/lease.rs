@@ -28,7 +28,9 @@ impl LeaseSite {
         errors: &mut Errors,
     ) -> Option<Self> {
         let site_keys = SiteKeys::new(&mut args, errors);
-        check::slice(&site_keys, errors);
+        for pattern in site_keys.patterns() {
+            pattern.refuse_slice("several leases: name a single value", errors);
+        }
         on_held(&args, errors);
         check::outcomes(&args, errors);
         check::times(&args, errors);

@@ -1,7 +1,6 @@
 //! The site of an advisory lock.
 
 mod check;
-mod permits;
 
 use super::Site;
 use super::check::{handle, keys, on_held};
@@ -38,7 +37,7 @@ impl LockSite {
         keys(&site_keys, &function, ambiguity, errors);
         let connection = connection::find(&args, &function, errors)?;
         check::queue(&args, &connection, errors);
-        permits::check(&args, &site_keys, &function, errors);
+        check::permits(&args, &site_keys, &function, errors);
         handle(&args, connection.source().is_some(), &function, errors);
         check::connection_shadowing(&connection, &function, errors);
         check::self_in_text(&connection, &function, errors);

@@ -7,7 +7,6 @@
 use crate::collision::Collision;
 use crate::derivation::Derivation;
 use crate::language::Language;
-use crate::language::overlap::overlap;
 use crate::language::witness::witness;
 use crate::pattern::Pattern;
 use crate::pattern::key_space::{Comparison, KeySpace};
@@ -181,10 +180,9 @@ impl Lock {
         match (&self.key, &there.key) {
             (LockedKey::Pattern(_), LockedKey::Pattern(_))
             | (LockedKey::IntPattern(..), LockedKey::IntPattern(..)) => {
-                let can_collide = self.first_half() == there.first_half()
-                    && self.derivation == there.derivation
-                    && overlap(&self.language, &there.language);
-                can_collide
+                let is_derived_alike =
+                    self.first_half() == there.first_half() && self.derivation == there.derivation;
+                is_derived_alike
                     .then(|| witness(&self.language, &there.language))?
                     .map(Collision::Key)
             }

@@ -102,26 +102,15 @@ fn one_of(word: &str, no: &str, yes: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Edge, End};
+    use super::Edge;
 
     #[test]
     fn gates_are_those_that_were_held_every_time() {
-        let end = || End {
-            lock: "a".to_owned(),
-            is_lease: false,
-            is_shared: false,
-            place: String::new(),
-        };
-        let gates =
-            |names: &[&str]| -> Vec<String> { names.iter().map(ToString::to_string).collect() };
-        let mut edge = Edge {
-            held: end(),
-            asked: end(),
-            gates: gates(&["x", "y"]),
-        };
-        assert!(!edge.narrow_gates(&gates(&["y", "z", "x"])));
+        let line = "1\tlock\texclusive\ta\t\tlock\texclusive\tb\t\tx\ty";
+        let mut edge = Edge::decode(line).expect("an edge");
+        assert!(!edge.narrow_gates(&["y", "z", "x"].map(str::to_owned)));
         assert_eq!(edge.gates, ["x", "y"]);
-        assert!(edge.narrow_gates(&gates(&["y"])));
+        assert!(edge.narrow_gates(&["y".to_owned()]));
         assert_eq!(edge.gates, ["y"]);
     }
 }

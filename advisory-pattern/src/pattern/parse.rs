@@ -121,21 +121,15 @@ impl<'a> Reader<'a> {
     fn bracket(&mut self, from: &'a str) -> &'a str {
         let inner = &from[1..];
         let Some(end) = inner.find(['<', '>']) else {
-            let message = format!(
-                "`{}` is not closed: write `>` after the name, or `<<` for a literal `<`",
-                short(from)
-            );
-            self.refuse(from, message);
+            let message = "is not closed: write `>` after the name, or `<<` for a literal `<`";
+            self.placeholders.errors.about(from, message);
             return "";
         };
         let (source, after) = inner.split_at(end);
         if after.starts_with('<') {
             let open = &from[..=end];
-            let message = format!(
-                "`{}` is not closed before the next `<`: write `>` after the name, or `<<` for a literal `<`",
-                short(open)
-            );
-            self.refuse(open, message);
+            let message = "is not closed before the next `<`: write `>` after the name, or `<<` for a literal `<`";
+            self.placeholders.errors.about(open, message);
             return after;
         }
         self.end_literal();
@@ -152,12 +146,7 @@ impl<'a> Reader<'a> {
             Some(name) => format!("`<{}>`", short(name)),
             None => "the value's name, such as `<tenant_id>`".to_owned(),
         };
-        self.refuse(
-            whole,
-            format!(
-                "`{}` is plain text in a key pattern: write {name}",
-                short(whole)
-            ),
-        );
+        let message = format!("is plain text in a key pattern: write {name}");
+        self.placeholders.errors.about(whole, &message);
     }
 }

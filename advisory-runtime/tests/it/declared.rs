@@ -20,6 +20,7 @@ struct Id<T: KeyPart>(T);
 #[derive(KeyPart)]
 enum Plan {
     Free,
+    r#Trial,
     #[key_part("paid:yearly")]
     Yearly,
 }
@@ -38,6 +39,7 @@ fn newtypes_render_as_their_field() {
 #[test]
 fn variants_render_as_their_name_or_as_they_say() {
     renders!("<v>", Plan: Plan::Free => "Free");
+    renders!("<v>", Plan: Plan::r#Trial => "Trial");
     renders!("<v>", Plan: Plan::Yearly => "paid%3Ayearly");
 }
 

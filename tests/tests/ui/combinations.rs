@@ -27,7 +27,7 @@ const HEADER: &str = "\
 ";
 
 /// The names of the attributes' arguments, as the macro declares them; `crate` is at every site.
-const ARGUMENTS: &str = include_str!("../../../advisory-derive/src/args/names.rs");
+const ARGUMENTS: &str = include_str!("../../../advisory-derive/src/attribute.rs");
 
 fn assert_each_argument_is_at_a_site() {
     for (list, attribute) in [

@@ -5,6 +5,7 @@ use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
 use crate::errors::Errors;
 use crate::function::Function;
+use crate::key_pattern::KeyPattern;
 use crate::site::connection::Connection;
 use crate::site::keys::{SiteKey, SiteKeys};
 use crate::tokens::is_punct;
@@ -138,6 +139,57 @@ pub(crate) fn queue(args: &Args, connection: &Connection, errors: &mut Errors) {
     }
 }
 
+/// Checks that `permits` comes with one key, and with a wait that asks for each of them.
+pub(crate) fn permits(args: &Args, keys: &SiteKeys, function: &Function, errors: &mut Errors) {
+    let Some(span) = args.span("permits") else {
+        return;
+    };
+    if !args.has("poll") && !matches!(args.wait, Some(Wait::Never)) {
+        let wanted = "a session cannot wait at the server for several permits at once: write \
+                      `wait = \"never\"`, or add `poll = \"250ms\"`";
+        errors.at(span, wanted);
+    }
+    if args.has("keys") {
+        errors.at(span, "`permits` needs a single key: write `key = …`");
+    } else if let Some(slice) = keys.patterns().find_map(KeyPattern::slice) {
+        let wanted = format_args!(
+            "`permits` needs a single key, and `<{}>` gives several: name a single value",
+            slice.source
+        );
+        errors.at(span, wanted);
+    }
+    if let Some(mode) = args.span("mode").filter(|_| args.is_shared()) {
+        errors.at(
+            mode,
+            "a permit has one holder: leave `mode = \"shared\"` out",
+        );
+    }
+    let unfit = [
+        (
+            "at",
+            "a permit is taken at the node of the connection: leave `at` out",
+        ),
+        (
+            "queue",
+            "`queue` admits one call at a time, and `permits` several: leave `queue` out",
+        ),
+        (
+            "guards",
+            "holders of other permits can write to the table too: leave `guards` out",
+        ),
+    ];
+    args.refuse(&unfit, errors);
+    if let Some(handle) = &args.handle
+        && keys.give_witness(args, function)
+    {
+        let wanted = format_args!(
+            "a permit is not exclusive, so `{handle}` has no `holding`: leave `permits` out, or call \
+             a function that needs no witness"
+        );
+        errors.at(handle.span(), wanted);
+    }
+}
+
 /// Checks that the body does not bind another connection under the name of the one that holds the
 /// lock.
 pub(crate) fn connection_shadowing(
@@ -200,31 +252,23 @@ mod tests {
     use crate::written::messages;
 
     #[test]
-    fn another_connection_of_the_same_name_is_found() {
-        let shadows = |args: &str, params: &str, body: &str| {
+    fn only_another_connection_of_the_same_name_is_reported() {
+        for (args, params, body, count) in [
+            ("", "conn: &mut C", "let conn = &mut *conn;", 0),
+            ("", "conn: &mut C", "let other = pool.get().await?;", 0),
+            (", conn = db", "db: C", "let mut db = pool.get().await?;", 1),
+            (
+                ", conn = db.conn",
+                "db: D",
+                "let mut db = pool.get().await?;",
+                0,
+            ),
+        ] {
             let messages = messages(&format!(
-                "#[advisory_lock(key = 7{args})] async fn run({params}) -> QueryResult<()> {{ {body} Ok(()) }}"
+                "#[advisory_lock(key = 7{args})] async fn run({params}, pool: &P) -> QueryResult<()> {{ {body} Ok(()) }}"
             ));
-            assert!(messages.len() < 2, "{messages:?}");
-            messages.first().is_some_and(|message| {
-                message.contains("is not the connection that holds the lock")
-            })
-        };
-        let taken = "let mut conn = pool.get().await?;";
-        assert!(shadows("", "conn: &mut C, pool: &P", taken));
-        assert!(!shadows(
-            "",
-            "conn: &mut C, pool: &P",
-            "let conn = &mut *conn;"
-        ));
-        assert!(!shadows(
-            "",
-            "conn: &mut C, pool: &P",
-            "let other = pool.get().await?;"
-        ));
-        let db = "let mut db = pool.get().await?;";
-        assert!(shadows(", conn = db", "db: C, pool: &P", db));
-        assert!(!shadows(", conn = db.conn", "db: D, pool: &P", db));
+            assert_eq!(messages.len(), count, "{args} {body}: {messages:?}");
+        }
     }
 
     #[test]

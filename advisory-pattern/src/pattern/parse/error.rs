@@ -10,18 +10,6 @@ pub struct PatternError {
 }
 
 impl PatternError {
-    /// `at` is the slice of `text` that is wrong.
-    fn new(text: &str, at: &str, message: &str) -> Self {
-        // Addresses show where a slice is in its text; the bounds hold for any other slice too.
-        let start = at.as_ptr().addr().saturating_sub(text.as_ptr().addr());
-        let start = start.min(text.len());
-        let end = text.len().min(start + at.len());
-        let range = start..end;
-        // It quotes the text, and is printed to terminals.
-        let message = message.replace(char::is_control, " ");
-        Self { message, range }
-    }
-
     /// Returns the bytes of the pattern's text that are wrong.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
@@ -50,8 +38,19 @@ impl<'a> Errors<'a> {
 
     /// Adds a mistake; `at` is the slice of the text that is wrong.
     pub(super) fn at(&mut self, at: &str, message: impl Into<String>) {
-        self.list
-            .push(PatternError::new(self.text, at, &message.into()));
+        // Addresses show where a slice is in its text; the bounds hold for any other slice too.
+        let start = at.as_ptr().addr().saturating_sub(self.text.as_ptr().addr());
+        let start = start.min(self.text.len());
+        let end = self.text.len().min(start + at.len());
+        let range = start..end;
+        // It quotes the text, and is printed to terminals.
+        let message = message.into().replace(char::is_control, " ");
+        self.list.push(PatternError { message, range });
+    }
+
+    /// Adds a mistake with a message that begins with the wrong slice.
+    pub(super) fn about(&mut self, at: &str, message: &str) {
+        self.at(at, format!("`{}` {message}", short(at)));
     }
 
     /// Returns the value unless a mistake was found.

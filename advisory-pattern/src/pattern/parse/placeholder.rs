@@ -46,13 +46,8 @@ impl<'a> PlaceholderReader<'a> {
         };
         let path = self.path(whole, path);
         if slice && self.has_slice {
-            self.errors.at(
-                whole,
-                format!(
-                    "`{}` is a second slice: write at most one `*` in a key pattern",
-                    short(whole)
-                ),
-            );
+            let message = "is a second slice: write at most one `*` in a key pattern";
+            self.errors.about(whole, message);
         }
         self.has_slice |= slice;
         let shape = shape.and_then(|shape| self.shape(shape));
@@ -145,22 +140,12 @@ impl<'a> PlaceholderReader<'a> {
     }
 
     fn names_nothing(&mut self, whole: &str) {
-        self.errors.at(
-            whole,
-            format!(
-                "`{}` is empty: write a parameter's name, such as `<tenant_id>`",
-                short(whole)
-            ),
-        );
+        let message = "is empty: write a parameter's name, such as `<tenant_id>`";
+        self.errors.about(whole, message);
     }
 
     fn not_a_path(&mut self, written: &str) {
-        self.errors.at(
-            written,
-            format!(
-                "`{}` is not a path: compute it in `with(name = …)` and write `<name>`",
-                short(written)
-            ),
-        );
+        let message = "is not a path: compute it in `with(name = …)` and write `<name>`";
+        self.errors.about(written, message);
     }
 }
