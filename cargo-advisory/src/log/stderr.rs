@@ -262,15 +262,4 @@ application=cargo advisory|[1] => cargo advisory
             assert_eq!(reader.flush().unwrap().message, message);
         }
     }
-
-    proptest::proptest! {
-        #[test]
-        fn any_line_is_read(lines in proptest::collection::vec("\\PC{0,9}(LOG|ERROR|DETAIL|é)?(: ?)?\\PC{0,9}", 0..6)) {
-            let mut reader = Reader::default();
-            for line in &lines {
-                reader.line(line);
-            }
-            reader.flush();
-        }
-    }
 }
