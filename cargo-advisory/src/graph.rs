@@ -154,10 +154,7 @@ impl<'e> Graph<'e> {
             let next = nodes.len();
             nodes.entry(node(end, &names)).or_insert((next, end));
         }
-        let number = |end: &End| {
-            let found = nodes.get(&node(end, &names));
-            found.map_or(0, |(number, _)| *number)
-        };
+        let number = |end: &End| nodes[&node(end, &names)].0;
         let red: BTreeSet<usize> = cycles.iter().flatten().copied().collect();
         let mode = |end: &End| if end.is_shared { " (shared)" } else { "" };
         let side = |end: &End| format!("{}{}", end.place, mode(end));

@@ -224,18 +224,14 @@ mod tests {
         String::from_utf8_lossy(input).into_owned()
     }
 
-    fn corpus(name: &str) -> String {
-        format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
-    }
-
     #[test]
     fn any_plain_log_is_read() {
-        fuzz(&corpus("log-stderr"), |input| is_reported(&text(input)));
+        fuzz("tests/corpus/log-stderr", |input| is_reported(&text(input)));
     }
 
     #[test]
     fn any_csv_log_is_read() {
-        fuzz(&corpus("log-csv"), |input| {
+        fuzz("tests/corpus/log-csv", |input| {
             let input = text(input);
             is_reported(&input);
             let record = written(&input);
@@ -259,7 +255,7 @@ mod tests {
 
     #[test]
     fn any_json_log_is_read() {
-        fuzz(&corpus("log-json"), |input| {
+        fuzz("tests/corpus/log-json", |input| {
             let input = text(input);
             is_reported(&input);
             let record = written(&input);

@@ -192,8 +192,7 @@ host=h password='a  b' | host=h password='a  b' | |
     /// tokio-postgres reads the remaining address like the whole one.
     #[test]
     fn any_address_keeps_its_meaning() {
-        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/address");
-        fuzz(corpus, |input| {
+        fuzz("tests/corpus/address", |input| {
             let Ok(address) = std::str::from_utf8(input) else {
                 return;
             };

@@ -155,13 +155,10 @@ mod tests {
     #[test]
     fn options_of_pools_and_other_libraries_have_no_effect() {
         for (name, value) in [
-            ("pgbouncer", "true"),
-            ("connection_limit", "5"),
             ("pool_timeout", "10"),
             ("pool_max_conns", "10"),
             ("statement-cache-capacity", "0"),
             ("prepareThreshold", "0"),
-            ("gssencmode", "disable"),
             ("client_encoding", "UTF8"),
             ("schema", "public"),
         ] {
@@ -201,14 +198,7 @@ mod tests {
     #[test]
     fn an_option_that_cannot_be_honoured_is_refused_by_its_name() {
         for (name, value, write) in [
-            ("service", "shop", "write the service's host"),
-            ("passfile", "/x", "set `PGPASSWORD`"),
             ("gssencmode", "require", "write `sslmode=require`"),
-            (
-                "target_session_attrs",
-                "prefer-standby",
-                "`standby` or `any`",
-            ),
             ("sslcert", "me.pem", "name a role with a password"),
             ("ssl", "true", "`sslmode=verify-full`"),
             ("ssl_min_protocol_version", "TLSv1.3", "TLS 1.2 and 1.3"),
