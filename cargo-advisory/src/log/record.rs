@@ -25,7 +25,6 @@ pub(super) const SEVERITIES: [&str; 8] = [
     "DEBUG", "LOG", "INFO", "NOTICE", "WARNING", "ERROR", "FATAL", "PANIC",
 ];
 
-/// Returns `true` if a message of this severity ends its statement.
 pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
 }
@@ -46,24 +45,17 @@ pub(super) struct Time {
 impl Time {
     /// Finds a date and a time of day in a text.
     pub(super) fn find(text: &str) -> Option<Self> {
-        let mut is_in_number = false;
-        text.char_indices().find_map(|(at, letter)| {
-            let was_in_number = is_in_number;
-            is_in_number = letter.is_ascii_digit();
-            let is_start = is_in_number && !was_in_number;
-            is_start.then(|| Self::read(&text[at..])).flatten()
-        })
+        let is_digit = |letter: char| letter.is_ascii_digit();
+        let digits = text.match_indices(is_digit);
+        let mut numbers = digits.filter(|(at, _)| !text[..*at].ends_with(is_digit));
+        numbers.find_map(|(at, _)| Self::read(&text[at..]))
     }
 
     /// Parses a text that begins with a date and a time.
     fn read(text: &str) -> Option<Self> {
         // The parser also takes `7:6:9`, which the server never writes.
-        let shape = text.get(..19)?.bytes().zip(b"0000-00-00 00:00:00".iter());
-        let mut shape = shape.map(|(byte, like)| match like {
-            b'0' => byte.is_ascii_digit(),
-            like => byte == *like,
-        });
-        if !shape.all(|is_like| is_like) {
+        let shape = text.get(..19)?.replace(|it: char| it.is_ascii_digit(), "0");
+        if shape != "0000-00-00 00:00:00" {
             return None;
         }
         let (time, end) = BrokenDownTime::parse_prefix("%Y-%m-%d %H:%M:%S%.f", text).ok()?;

@@ -180,14 +180,17 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             };
             format!("{time}{who} has waited {waited} for {lock}{held_by}\n")
         }
-        Incident::Cancelled(wait) => {
-            let who = wait.pid.map(|pid| process(waits, pid));
+        Incident::Cancelled {
+            pid,
+            locks,
+            waited,
+            reason,
+        } => {
+            let who = pid.map(|pid| process(waits, pid));
             let who = who.unwrap_or_else(|| "a session".to_owned());
-            let after = wait
-                .waited
-                .map(|waited| format!(" after {}", short(waited)));
-            let (after, reason) = (after.unwrap_or_default(), one_line(&wait.reason));
-            let locks = named(&wait.locks);
+            let after = waited.map(|waited| format!(" after {}", short(waited)));
+            let (after, reason) = (after.unwrap_or_default(), one_line(reason));
+            let locks = named(locks);
             format!("{time}{who} gave up waiting for {locks}{after}: {reason}\n")
         }
         Incident::Deadlock => {

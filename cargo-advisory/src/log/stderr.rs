@@ -85,12 +85,11 @@ fn without_code(text: &str) -> &str {
 /// The prefix, the tag and the text of a line that has a tag.
 fn split(line: &str) -> Option<(&str, &str, &str)> {
     line.match_indices(":  ").find_map(|(at, colon)| {
-        let start = line[..at].rfind(|c: char| !c.is_ascii_alphanumeric());
-        let start = start.map_or(0, |before| before + 1);
-        // The character before the tag can have several bytes, so `start` may not be a boundary.
-        let tag = line.get(start..at)?;
+        let before = &line[..at];
+        let tag = before.rsplit(|c: char| !c.is_alphanumeric()).next()?;
+        let prefix = before.strip_suffix(tag)?;
         let is_known = SEVERITIES.contains(&tag) || is_part(tag);
-        is_known.then(|| (&line[..start], tag, &line[at + colon.len()..]))
+        is_known.then(|| (prefix, tag, &line[at + colon.len()..]))
     })
 }
 
@@ -99,10 +98,8 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
 fn foreign(line: &str) -> Option<(&str, &str)> {
     let (before, _) = line.split_once(":  ")?;
     let before = before.trim_end();
-    let start = before.rfind(|c: char| !c.is_alphabetic()).map_or(0, |at| {
-        at + before[at..].chars().next().map_or(1, char::len_utf8)
-    });
-    let (prefix, tag) = before.split_at(start);
+    let tag = before.rsplit(|c: char| !c.is_alphabetic()).next()?;
+    let prefix = before.strip_suffix(tag)?;
     let is_tag = !tag.is_empty() && !tag.chars().any(char::is_lowercase);
     (is_tag && Time::find(prefix).is_some()).then_some((prefix, tag))
 }
