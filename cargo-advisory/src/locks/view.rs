@@ -116,11 +116,9 @@ fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
     for (_, mut group) in groups(rows.map(|row| (row[0].clone(), row))) {
         let rest = group.split_off(group.len().min(OF_ONE));
         all.append(&mut group);
-        let mut states: Vec<&str> = rest.iter().map(|row| row[3].as_str()).collect();
-        states.sort_unstable();
-        let counts = states.chunk_by(|one, next| one == next);
-        let counts: Vec<(&str, u64)> = counts.map(|same| (same[0], same.len() as u64)).collect();
-        if !counts.is_empty() {
+        let count = |state| rest.iter().filter(|row| row[3] == state).count() as u64;
+        if !rest.is_empty() {
+            let counts = [EXPIRED, RUNNING].map(|state| (state, count(state)));
             all.push(more(3, &counts));
         }
     }
