@@ -44,24 +44,22 @@ const SHORTEST_LABEL: usize = 24;
 const OF_ONE: usize = 3;
 
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
-    let mut text = tables(snapshot, width, None);
-    text.push_str(&causes::text(snapshot, width));
     let totals = [totals(snapshot)].into_iter();
-    text.push_str(&notes(totals.chain(hints(snapshot)), width));
-    text
+    tables(snapshot, width, None)
+        + &causes::text(snapshot, width)
+        + &notes(totals.chain(hints(snapshot)), width)
 }
 
 /// Draws the view for `--watch`: the totals come first, and there are no more rows than the
 /// terminal has lines.
 pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
-    let mut text = notes([totals(snapshot)], width);
-    text.push('\n');
-    // The table can be longer than the terminal.
-    text.push_str(&causes::text(snapshot, width));
-    text.push_str(&tables(snapshot, width, height));
     let unread = snapshot.unread.as_ref().map(ToString::to_string);
-    text.push_str(&notes(unread.into_iter().chain(hints(snapshot)), width));
-    text
+    // The causes come before the tables, which can be longer than the terminal.
+    notes([totals(snapshot)], width)
+        + "\n"
+        + &causes::text(snapshot, width)
+        + &tables(snapshot, width, height)
+        + &notes(unread.into_iter().chain(hints(snapshot)), width)
 }
 
 fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> String {
