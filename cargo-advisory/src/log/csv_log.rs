@@ -1,6 +1,6 @@
 //! `csvlog`: records of comma-separated values. Quoted values can contain line breaks.
 
-use super::record::{Record, Time, foreign, is_error};
+use super::record::{Record, Time};
 
 /// Returns `true` if a line begins a record: with a time, the user and the database in quotes or
 /// empty, and the process. Quotes inside a quoted value are doubled, so a quotation of another log
@@ -81,21 +81,9 @@ fn record(text: &str) -> Option<Record> {
         .flexible(true)
         .from_reader(text.as_bytes());
     let values = reader.records().next()?.ok()?;
-    let value = |at: usize| values.get(at).unwrap_or_default();
-    let some = |at: usize| Some(value(at).to_owned()).filter(|value| !value.is_empty());
-    // Without a severity, the line is not a record of the server.
-    some(11)?;
-    Some(Record {
-        time: Time::find(value(0)),
-        pid: value(3).parse().ok(),
-        user: some(1),
-        database: some(2),
-        application: some(22),
-        is_error: is_error(value(11)),
-        foreign_tag: foreign(value(11)),
-        message: value(13).to_owned(),
-        detail: value(14).to_owned(),
-        statement: value(19).to_owned(),
+    Record::of(|column, _| {
+        let value = values.get(column).filter(|value| !value.is_empty());
+        value.map(str::to_owned)
     })
 }
 

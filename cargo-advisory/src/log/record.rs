@@ -29,10 +29,25 @@ pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
 }
 
-/// The severity if it is not an English one.
-pub(super) fn foreign(severity: &str) -> Option<String> {
-    let is_english = SEVERITIES.contains(&severity);
-    (!is_english).then(|| severity.to_owned())
+impl Record {
+    /// Builds a record from its values, by the column of `csvlog` or the member of `jsonlog`; `None`
+    /// without a severity, with which the server writes each record.
+    pub(super) fn of(value: impl Fn(usize, &str) -> Option<String>) -> Option<Self> {
+        let text = |column, member| value(column, member).unwrap_or_default();
+        let severity = value(11, "error_severity")?;
+        Some(Self {
+            time: Time::find(&text(0, "timestamp")),
+            pid: text(3, "pid").parse().ok(),
+            user: value(1, "user"),
+            database: value(2, "dbname"),
+            application: value(22, "application_name"),
+            is_error: is_error(&severity),
+            message: text(13, "message"),
+            detail: text(14, "detail"),
+            statement: text(19, "statement"),
+            foreign_tag: Some(severity).filter(|it| !SEVERITIES.contains(&it.as_str())),
+        })
+    }
 }
 
 /// The time of a record, by the log's own clock.
