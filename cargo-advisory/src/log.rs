@@ -121,12 +121,10 @@ async fn follow(sources: &mut [Source], waits: &mut Waits, format: Format) -> Re
                     });
                 }
             };
-            if source.read(&mut take)? {
-                continue;
-            }
+            let has_read = source.read(&mut take)?;
             if source.is_over() {
                 source.finish(&mut take);
-            } else {
+            } else if !has_read {
                 source.pause(&mut take);
                 source.rotate(&mut take)?;
             }
