@@ -30,8 +30,8 @@ pub(super) fn is_error(severity: &str) -> bool {
 }
 
 impl Record {
-    /// Builds a record from its values, by the column of `csvlog` or the member of `jsonlog`; `None`
-    /// without a severity, with which the server writes each record.
+    /// Builds a record from its values, by the column of `csvlog` or the member of `jsonlog`.
+    /// `None` without a severity, because the server writes each record with one.
     pub(super) fn of(value: impl Fn(usize, &str) -> Option<String>) -> Option<Self> {
         let text = |column, member| value(column, member).unwrap_or_default();
         let severity = value(11, "error_severity")?;
