@@ -119,10 +119,6 @@ mod tests {
     use super::{pieces, records};
     use crate::inventory::{claim_path, keys, path};
 
-    fn corpus(name: &str) -> String {
-        format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
-    }
-
     fn are_kept(bytes: &[u8]) {
         let Ok(Ok(found)) = pieces(bytes).map(|pieces| records(&pieces)) else {
             return;
@@ -146,13 +142,13 @@ mod tests {
 
     #[test]
     fn any_file_is_read() {
-        fuzz(&corpus("artifact"), are_kept);
+        fuzz("tests/corpus/artifact", are_kept);
     }
 
     /// Like [`any_file_is_read`], for bytes that need no format around them.
     #[test]
     fn any_record_is_read() {
-        fuzz(&corpus("record"), |input| {
+        fuzz("tests/corpus/record", |input| {
             are_kept(&[b"rust", input].concat());
         });
     }

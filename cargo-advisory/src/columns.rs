@@ -174,6 +174,40 @@ mod tests {
         assert_eq!(wrap("予約", 1), ["予", "約"]);
     }
 
+    fn plain<const N: usize>(
+        grid: &Columns<N>,
+        rows: &[[String; N]],
+        width: Option<usize>,
+    ) -> String {
+        anstream::adapter::strip_str(&grid.draw(rows, width)).to_string()
+    }
+
+    #[test]
+    fn every_width_shows_every_cell_and_no_line_is_wider() {
+        let grid = Columns {
+            heads: "KEY | NAME | PLACE",
+            styles: [PLAIN; 3],
+            narrowest: 20,
+        };
+        let row = [
+            "<######_##>:#######:<#######_##>",
+            "balance",
+            "#######_#######::#######_##########:##",
+        ];
+        let row = row.map(str::to_owned);
+        let letters = |text: &str| text.matches('#').count();
+        for width in 20..120 {
+            let drawn = plain(&grid, std::slice::from_ref(&row), Some(width));
+            for line in drawn.lines() {
+                let is_word = line.trim_start().split(' ').count() == 1;
+                let fits = display_width::of(line) <= width;
+                assert!(fits || is_word, "{width}: {drawn}");
+            }
+            assert!(drawn.contains("balance"), "{width}: {drawn}");
+            assert_eq!(letters(&drawn), letters(&row.concat()), "{width}: {drawn}");
+        }
+    }
+
     #[test]
     fn columns_begin_in_the_same_cell_of_each_line() {
         let grid = Columns {
@@ -184,8 +218,7 @@ mod tests {
         let keys = ["予約", "Ame\u{301}lie", "📅", "booking"];
         let rows = keys.map(|key| [key.to_owned(), "#here".to_owned()]);
         for width in [None, Some(12), Some(11)] {
-            let drawn = grid.draw(&rows, width);
-            let drawn = anstream::adapter::strip_str(&drawn).to_string();
+            let drawn = plain(&grid, &rows, width);
             let before = |line: &str| Some(display_width::of(line.split_once('#')?.0));
             let starts: BTreeSet<usize> = drawn.lines().filter_map(before).collect();
             assert_eq!(starts.len(), 1, "{drawn}");

@@ -1,6 +1,5 @@
 //! The recorded lock order as a graph, for Graphviz or for Mermaid.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -107,11 +106,11 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>> {
     let names = LockNames::of(&edges);
     let mut first = BTreeMap::new();
     for edge in edges {
-        let ends = [&edge.held, &edge.asked];
-        match first.entry(ends.map(|end| (node(end, &names), end.is_shared))) {
-            Entry::Vacant(entry) => drop(entry.insert(edge)),
-            Entry::Occupied(mut entry) => drop(entry.get_mut().narrow_gates(&edge.gates)),
-        }
+        let ends = [&edge.held, &edge.asked].map(|end| (node(end, &names), end.is_shared));
+        let known = first.entry(ends).and_modify(|first: &mut Edge| {
+            first.narrow_gates(&edge.gates);
+        });
+        known.or_insert(edge);
     }
     Ok(first.into_values().collect())
 }
@@ -154,10 +153,7 @@ impl<'e> Graph<'e> {
             let next = nodes.len();
             nodes.entry(node(end, &names)).or_insert((next, end));
         }
-        let number = |end: &End| {
-            let found = nodes.get(&node(end, &names));
-            found.map_or(0, |(number, _)| *number)
-        };
+        let number = |end: &End| nodes[&node(end, &names)].0;
         let red: BTreeSet<usize> = cycles.iter().flatten().copied().collect();
         let mode = |end: &End| if end.is_shared { " (shared)" } else { "" };
         let side = |end: &End| format!("{}{}", end.place, mode(end));

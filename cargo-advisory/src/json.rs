@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use advisory_pattern::{ClaimRecord, Derivation, LockedKey, MOST_PERMITS, Permits, Record};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
 use crate::inventory::{Inventory, Key, is_lease, keys};
@@ -182,19 +182,19 @@ fn parsed(text: &str) -> Result<Inventory, String> {
     Ok(inventory.sorted())
 }
 
-fn line_number(object: &Map<String, Value>) -> Result<u32, &'static str> {
-    let line = match object.get("line") {
-        None | Some(Value::Null) => Some(0),
-        Some(line) => line.as_u64().and_then(|line| u32::try_from(line).ok()),
+fn line_number(object: &Value) -> Result<u32, &'static str> {
+    let line = match &object["line"] {
+        Value::Null => Some(0),
+        line => line.as_u64().and_then(|line| u32::try_from(line).ok()),
     };
     line.ok_or("`line` is not a line number")
 }
 
-fn claim_record(value: &Value) -> Result<ClaimRecord, String> {
-    let claim = value.as_object().ok_or("not an object")?;
-    if !claim.get("columns").is_some_and(Value::is_array) {
-        return Err("`columns` is not an array".to_owned());
-    }
+fn claim_record(claim: &Value) -> Result<ClaimRecord, String> {
+    claim.as_object().ok_or("not an object")?;
+    claim["columns"]
+        .as_array()
+        .ok_or("`columns` is not an array")?;
     Ok(ClaimRecord {
         table: text(claim, "table")?.ok_or("`table` is missing")?,
         columns: pairs(claim, "columns", ["argument", "column"])?,
@@ -215,19 +215,19 @@ fn claim_record(value: &Value) -> Result<ClaimRecord, String> {
     })
 }
 
-fn record(value: &Value) -> Result<Record, String> {
-    let site = value.as_object().ok_or("not an object")?;
-    let permits = match site.get("permits") {
-        None | Some(Value::Null) => Some(None),
-        Some(Value::String(text)) => Permits::parse(&text.replace(char::is_control, " ")).map(Some),
-        Some(permits) => Permits::parse(&permits.to_string())
+fn record(site: &Value) -> Result<Record, String> {
+    site.as_object().ok_or("not an object")?;
+    let permits = match &site["permits"] {
+        Value::Null => Some(None),
+        Value::String(text) => Permits::parse(&text.replace(char::is_control, " ")).map(Some),
+        permits => Permits::parse(&permits.to_string())
             .filter(|permits| matches!(permits, Permits::Number(_)))
             .map(Some),
     };
-    let listed = site.get("keys").and_then(Value::as_array);
+    let listed = site["keys"].as_array();
     let (mut written, mut keys) = (Vec::new(), Vec::new());
     for key in listed.ok_or("`keys` is not an array")? {
-        let key = key.as_object().ok_or("`keys` does not contain objects")?;
+        key.as_object().ok_or("`keys` does not contain objects")?;
         let encoded = encoded_key(key)?;
         written.push(text(key, "written")?.unwrap_or_else(|| encoded.clone()));
         keys.push(encoded);
@@ -269,28 +269,27 @@ fn record(value: &Value) -> Result<Record, String> {
 
 /// The pairs of texts in an array of objects; none if an earlier release has not written the array.
 fn pairs(
-    object: &Map<String, Value>,
+    object: &Value,
     member: &str,
     [first, second]: [&str; 2],
 ) -> Result<Vec<(String, String)>, String> {
-    let list = object.get(member).and_then(Value::as_array);
-    let pair = |value: &Value| {
-        let pair = value.as_object();
-        let pair = pair.ok_or_else(|| format!("`{member}` does not contain objects"))?;
+    let pair = |pair: &Value| {
+        let not = || format!("`{member}` does not contain objects");
+        pair.as_object().ok_or_else(not)?;
         let text = |member| text(pair, member).map(Option::unwrap_or_default);
         Ok((text(first)?, text(second)?))
     };
+    let list = object[member].as_array();
     list.into_iter().flatten().map(pair).collect()
 }
 
 /// The key in the form of a record.
-fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
+fn encoded_key(key: &Value) -> Result<String, String> {
     if let Some(shaped) = text(key, "shaped")? {
         return Ok(format!("pattern {shaped}"));
     }
     if let Some(second) = text(key, "second")? {
-        let first = key.get("pair").and_then(|pair| pair.get(0));
-        let first = first.and_then(Value::as_i64);
+        let first = key["pair"][0].as_i64();
         let first = first.ok_or("`second` has no first half in `pair`")?;
         return Ok(format!("half {first} {second}"));
     }
@@ -301,22 +300,20 @@ fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
             number.map(|number| number.to_string())
         }
     };
-    match (key.get("pair"), key.get("number")) {
-        (Some(Value::Array(pair)), _) => {
+    match (&key["pair"], &key["number"]) {
+        (Value::Array(pair), _) => {
             let halves: Result<Vec<String>, &str> = pair.iter().map(half).collect();
             Ok(format!("number ({})", halves?.join(",")))
         }
-        (None | Some(Value::Null), Some(number @ Value::Number(_))) => {
-            Ok(format!("number {number}"))
-        }
-        (None | Some(Value::Null), None | Some(Value::Null)) => Ok("?".to_owned()),
-        (None | Some(Value::Null), Some(_)) => Err("`number` is not a number".to_owned()),
-        (Some(_), _) => Err("`pair` is not an array".to_owned()),
+        (Value::Null, number @ Value::Number(_)) => Ok(format!("number {number}")),
+        (Value::Null, Value::Null) => Ok("?".to_owned()),
+        (Value::Null, _) => Err("`number` is not a number".to_owned()),
+        _ => Err("`pair` is not an array".to_owned()),
     }
 }
 
-fn texts(object: &Map<String, Value>, member: &str) -> Result<Vec<String>, String> {
-    let list = object.get(member).and_then(Value::as_array);
+fn texts(object: &Value, member: &str) -> Result<Vec<String>, String> {
+    let list = object[member].as_array();
     let texts = list.into_iter().flatten().map(|value| match value {
         Value::String(text) => Ok(text.replace(char::is_control, " ")),
         _ => Err(format!("`{member}` does not contain strings")),
@@ -324,11 +321,11 @@ fn texts(object: &Map<String, Value>, member: &str) -> Result<Vec<String>, Strin
     texts.collect()
 }
 
-fn text(object: &Map<String, Value>, member: &str) -> Result<Option<String>, String> {
-    match object.get(member) {
-        None | Some(Value::Null) => Ok(None),
+fn text(object: &Value, member: &str) -> Result<Option<String>, String> {
+    match &object[member] {
+        Value::Null => Ok(None),
         // Escaped as in a record, because a terminal can get it.
-        Some(Value::String(text)) => Ok(Some(text.replace(char::is_control, " "))),
-        Some(_) => Err(format!("`{member}` is not a string")),
+        Value::String(text) => Ok(Some(text.replace(char::is_control, " "))),
+        _ => Err(format!("`{member}` is not a string")),
     }
 }

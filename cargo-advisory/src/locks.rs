@@ -270,17 +270,15 @@ impl View<'_> {
         let read = async |session: &mut Session| {
             monitor::lease_summary(session, &self.table, &self.names, filter, LEASES).await
         };
-        let (mut leases, unread) = match read_table(session, &self.table.name(), read).await {
+        let table = self.table.name();
+        let unread = |why| Failure::Input(format!("cannot read the leases in `{table}`: {why}"));
+        let (mut leases, unread) = match read_table(session, &table, read).await {
             Ok(Ok(leases)) => (Some(leases), None),
             // Many databases have no leases.
             Ok(Err(Error::MissingTable { .. })) if self.list.lease_table.is_none() => (None, None),
-            Ok(Err(error)) => (None, Some(error.into())),
-            Err(why) => (None, Some(why)),
+            Ok(Err(error)) => (None, Some(unread(Failure::from(error)))),
+            Err(why) => (None, Some(unread(why))),
         };
-        let unread = unread.map(|why: Failure| {
-            let table = self.table.name();
-            Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
-        });
         // Last, because these tables can be large or locked.
         let mut claims = Claims::default();
         let read = claims.read(session, &self.list.claims, &self.claims);
@@ -361,14 +359,16 @@ fn frame(picture: &str, every: Duration) -> String {
     let columns = screen::width(None).unwrap_or(usize::MAX);
     let mut lines: Vec<String> = picture.lines().map(str::to_owned).collect();
     // A command can be wider than the terminal, which then continues it in the next line.
-    let height_of = |line: &String| display_width::height(line, columns);
-    let of_all = |lines: &[String]| -> usize { lines.iter().map(height_of).sum() };
+    let mut end = 0;
+    let ends = lines.iter().map(|line| {
+        end += display_width::height(line, columns);
+        end
+    });
+    let ends: Vec<usize> = ends.collect();
     // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);
-    if of_all(&lines) > room {
-        while of_all(&lines) > room - 1 {
-            lines.pop();
-        }
+    if end > room {
+        lines.truncate(ends.iter().filter(|end| **end < room).count());
         lines.push(format!("{DIM}… and more: `--filter` narrows it{DIM:#}"));
     }
     let every = duration::short(every);

@@ -121,12 +121,10 @@ async fn follow(sources: &mut [Source], waits: &mut Waits, format: Format) -> Re
                     });
                 }
             };
-            if source.read(&mut take)? {
-                continue;
-            }
+            let has_read = source.read(&mut take)?;
             if source.is_over() {
                 source.finish(&mut take);
-            } else {
+            } else if !has_read {
                 source.pause(&mut take);
                 source.rotate(&mut take)?;
             }
@@ -224,18 +222,14 @@ mod tests {
         String::from_utf8_lossy(input).into_owned()
     }
 
-    fn corpus(name: &str) -> String {
-        format!("{}/tests/corpus/{name}", env!("CARGO_MANIFEST_DIR"))
-    }
-
     #[test]
     fn any_plain_log_is_read() {
-        fuzz(&corpus("log-stderr"), |input| is_reported(&text(input)));
+        fuzz("tests/corpus/log-stderr", |input| is_reported(&text(input)));
     }
 
     #[test]
     fn any_csv_log_is_read() {
-        fuzz(&corpus("log-csv"), |input| {
+        fuzz("tests/corpus/log-csv", |input| {
             let input = text(input);
             is_reported(&input);
             let record = written(&input);
@@ -259,7 +253,7 @@ mod tests {
 
     #[test]
     fn any_json_log_is_read() {
-        fuzz(&corpus("log-json"), |input| {
+        fuzz("tests/corpus/log-json", |input| {
             let input = text(input);
             is_reported(&input);
             let record = written(&input);

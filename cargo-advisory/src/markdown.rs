@@ -46,10 +46,7 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
         "The expression that makes the key. A declared lock's own row has its pattern.";
     let fixed_lead = "One lock each, for the whole database.";
     let mut part = |title, lead, key: &str, rows: &[[String; 9]]| {
-        if !rows.is_empty() {
-            section(&mut text, title, lead);
-            write_table(&mut text, &format!("{key} | {HEADS}"), rows);
-        }
+        section(&mut text, title, lead, &format!("{key} | {HEADS}"), rows);
     };
     part("Fixed keys", fixed_lead, "Lock ID", &fixed);
     part("Keys by pattern", patterns_lead, "Key pattern", &patterns);
@@ -58,7 +55,6 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     claims(&mut text, inventory);
     exceptions(&mut text, inventory);
     let lead = collision_odds::lead(key_count);
-    section(&mut text, "Odds of a collision", &lead);
     let count = collision_odds::thousands(key_count);
     let heads =
         format!("Derivation | Lock sites here | Bits | Odds for {count} keys | One in two at");
@@ -66,7 +62,7 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     for [derivation, ..] in &mut rows {
         *derivation = code(derivation);
     }
-    write_table(&mut text, &heads, &rows);
+    section(&mut text, "Odds of a collision", &lead, &heads, &rows);
     text
 }
 
@@ -107,10 +103,6 @@ fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
         _ => String::new(),
     };
     (lock, site.kind != "struct", path(site))
-}
-
-fn section(text: &mut String, title: &str, lead: &str) {
-    let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
 }
 
 /// The heads of the table of keys, after that of the key.
@@ -251,14 +243,10 @@ fn claims(text: &mut String, inventory: &Inventory) {
     let mut rows: Vec<[String; 7]> = rows.collect();
     // As for keys, moving a type does not change the document.
     rows.sort_by(|a, b| (&a[0], &a[5]).cmp(&(&b[0], &b[5])));
-    if rows.is_empty() {
-        return;
-    }
     let lead =
         "Tables whose rows workers claim: a claim is written into the row, and takes no lock.";
-    section(text, "Claims", lead);
     let heads = "Table | Purpose | Columns | Lasts | Attempts | Row | File reference";
-    write_table(text, heads, &rows);
+    section(text, "Claims", lead, heads, &rows);
 }
 
 fn exceptions(text: &mut String, inventory: &Inventory) {
@@ -277,13 +265,23 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
             add(what.to_owned(), reason);
         }
     }
-    if !rows.is_empty() {
-        section(text, "Exceptions", "Allowed at the site, with its reason.");
-        write_table(text, "Function | Exception | Reason", &rows);
-    }
+    let lead = "Allowed at the site, with its reason.";
+    let heads = "Function | Exception | Reason";
+    section(text, "Exceptions", lead, heads, &rows);
 }
 
-fn write_table<const N: usize>(text: &mut String, heads: &str, rows: &[[String; N]]) {
+/// Writes a section with a table; nothing without rows.
+fn section<const N: usize>(
+    text: &mut String,
+    title: &str,
+    lead: &str,
+    heads: &str,
+    rows: &[[String; N]],
+) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
     let heads: Vec<&str> = heads.split(" | ").collect();
     // Empty columns are omitted: in most registries no lock has a name or a component.
     let columns = (0..N).filter(|column| rows.iter().any(|row| !row[*column].is_empty()));

@@ -160,40 +160,10 @@ mod tests {
     use super::super::options::Options;
     use super::{is_url, split};
 
-    /// The address, the rest of it, `sslmode` and `sslrootcert`.
-    const CASES: &str = r"
-postgres://h/d | postgres://h/d | |
-postgres://h/d?application_name=x | postgres://h/d?application_name=x | |
-postgres://h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fetc%2Fmy%20ca.pem | postgres://h/d?connect_timeout=3 | verify-full | /etc/my ca.pem
-postgres://h/d?sslmode=require | postgres://h/d? | require |
-host=h sslmode='disable' user=me | host=h user=me | disable |
-postgres://me:a?b@h/d?sslmode=require&application_name=a@b | postgres://me:a?b@h/d?application_name=a%40b | require |
-postgresql://h/d?ssl%6Dode=require&user=me@h | postgresql://h/d?user=me%40h | require |
-host=h sslmode = require sslrootcert='/my \'ca\'.pem'user=me | host=h user=me | require | /my 'ca'.pem
-host=h password=a://b?c sslmode=r\equire | host=h password=a://b?c | require |
-host=h password='a sslmode=require | host=h password='a sslmode=require | |
-host=h password='a  b' | host=h password='a  b' | |
-";
-
-    #[test]
-    fn options_of_tls_are_taken_out_of_any_form_of_address() {
-        let cases = CASES.lines().filter(|line| !line.is_empty());
-        let cases = cases.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
-        let spaces = " host=h password=a\\  sslmode=require password=b\\ ";
-        let spaces = vec![spaces, "host=h password=a\\  password=b\\ ", "require", ""];
-        for case in cases.chain([spaces]) {
-            let (rest, options) = split(case[0]);
-            let tls = [options.tls.mode, options.tls.authorities];
-            let [mode, authorities] = tls.map(Option::unwrap_or_default);
-            assert_eq!([&rest, &mode, &authorities], [case[1], case[2], case[3]]);
-        }
-    }
-
     /// tokio-postgres reads the remaining address like the whole one.
     #[test]
     fn any_address_keeps_its_meaning() {
-        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/address");
-        fuzz(corpus, |input| {
+        fuzz("tests/corpus/address", |input| {
             let Ok(address) = std::str::from_utf8(input) else {
                 return;
             };

@@ -265,38 +265,3 @@ pub(crate) async fn with_timeout<T>(answer: impl Future<Output = T>) -> Result<T
         ),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use tokio_postgres::Config;
-
-    use super::{chain, description, refusal};
-
-    #[test]
-    fn no_message_has_a_part_of_a_password() {
-        for address in [
-            "postgres://me:se@cret/word@127.0.0.1:1/db",
-            "postgres://me:se@cret@127.0.0.1:1/db",
-            "postgres://me:p@cret?application_name=word@h/db",
-            "host=h dbname=postgres://me:secretword@h/db",
-        ] {
-            let config: Config = address.parse().unwrap();
-            assert_eq!(description(address, &config), "the database", "{address}");
-        }
-        let address = "host=h password=a@b@c dbname=shop";
-        let config: Config = address.parse().unwrap();
-        let named = "the database `shop` at `h:5432`";
-        assert_eq!(description(address, &config), named);
-        for (address, why) in [
-            ("password=my secretword=1", "unknown option"),
-            ("postgres://me:p@ss?secretword=x@h/db", "unknown option"),
-            (
-                "password=my secret word",
-                "unexpected character at byte 19: expected `=`",
-            ),
-        ] {
-            let error = address.parse::<Config>().unwrap_err();
-            assert_eq!(refusal(&chain(&error)), why, "{address}");
-        }
-    }
-}

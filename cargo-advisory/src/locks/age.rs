@@ -24,20 +24,12 @@ pub(crate) fn of(locks: &Locks, lock: &Lock, bound: Duration) -> Age {
         let at_least = holder.held_at_least.max(transaction_age(locks, holder));
         (at_least.unwrap_or_default(), holder.held_at_most)
     });
-    let ages = waiters.chain(holders);
-    let ages = ages.map(|(at_least, at_most)| compared(at_least, at_most, bound));
+    let ages = waiters.chain(holders).map(|ages| match ages {
+        (at_least, _) if at_least >= bound => Age::Older,
+        (_, Some(at_most)) if at_most < bound => Age::Younger,
+        _ => Age::Unknown,
+    });
     ages.max().unwrap_or(Age::Younger)
-}
-
-/// Compares the least and, if it is known, the greatest possible age with a bound.
-fn compared(at_least: Duration, at_most: Option<Duration>, bound: Duration) -> Age {
-    if at_least >= bound {
-        Age::Older
-    } else if at_most.is_some_and(|age| age < bound) {
-        Age::Younger
-    } else {
-        Age::Unknown
-    }
 }
 
 /// The time that the holder's transaction has been open.
@@ -69,29 +61,4 @@ pub(crate) fn holders_of(lock: &Lock) -> impl Iterator<Item = HolderOf> {
         _ => None,
     });
     ids.map(|id| (lock.key, id))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Age, compared};
-    use std::time::Duration;
-
-    #[test]
-    fn an_age_is_known_if_the_bound_is_not_between_its_limits() {
-        for (at_least, at_most, age) in [
-            (0, None, Age::Unknown),
-            (4, None, Age::Unknown),
-            (5, None, Age::Older),
-            (0, Some(4), Age::Younger),
-            (4, Some(5), Age::Unknown),
-            (4, Some(4), Age::Younger),
-            (5, Some(5), Age::Older),
-            // The transaction is older than the lock.
-            (6, Some(2), Age::Older),
-        ] {
-            let [at_least, bound] = [at_least, 5].map(Duration::from_secs);
-            let found = compared(at_least, at_most.map(Duration::from_secs), bound);
-            assert_eq!(found, age, "{at_least:?} {at_most:?}");
-        }
-    }
 }

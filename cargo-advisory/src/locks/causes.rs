@@ -85,20 +85,14 @@ fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
         HolderId::Prepared { gid, .. } => return [Root::Prepared(Some(gid.clone()))].into(),
         _ => return BTreeSet::new(),
     };
-    let (mut roots, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![pid]);
-    while let Some(pid) = next.pop() {
-        if pid == 0 {
-            roots.insert(Root::Prepared(None));
-            continue;
-        }
-        if !seen.insert(pid) {
-            continue;
-        }
-        match locks.backend(pid) {
-            Some(backend) if !backend.blocked_by.is_empty() => next.extend(&backend.blocked_by),
-            _ => drop(roots.insert(Root::Session(pid))),
-        }
-    }
+    let mut seen = before(locks, pid);
+    seen.insert(pid);
+    let ends = seen.iter().filter(|pid| blockers(locks, **pid).is_empty());
+    let ends = ends.map(|pid| match pid {
+        0 => Root::Prepared(None),
+        pid => Root::Session(*pid),
+    });
+    let mut roots: BTreeSet<Root> = ends.collect();
     // A prepared transaction that holds an advisory lock has a name.
     if roots.contains(&Root::Prepared(None)) {
         let is_seen = |lock: &&Lock| lock.waiters.iter().any(|it| seen.contains(&it.pid));
@@ -120,29 +114,29 @@ fn roots_of(locks: &Locks, holder: &Holder) -> BTreeSet<Root> {
     roots
 }
 
+/// The sessions that block this one; 0 is a prepared transaction.
+fn blockers(locks: &Locks, pid: i32) -> &[i32] {
+    let backend = locks.backend(pid);
+    backend.map_or(&[], |backend| &backend.blocked_by)
+}
+
+/// The sessions that this one waits for, directly or behind others. It is itself among them if they
+/// wait for each other.
+fn before(locks: &Locks, pid: i32) -> BTreeSet<i32> {
+    let (mut reached, mut next) = (BTreeSet::new(), blockers(locks, pid).to_vec());
+    while let Some(pid) = next.pop() {
+        if reached.insert(pid) {
+            next.extend(blockers(locks, pid));
+        }
+    }
+    reached
+}
+
 /// The sessions that wait for each other, without the sessions that only wait for one of them.
 fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
-    let blockers = |pid: i32| {
-        let backend = locks.backend(pid);
-        backend.map_or(&[][..], |backend| &backend.blocked_by)
-    };
-    let all_before = |from: i32| {
-        let (mut reached, mut next) = (BTreeSet::new(), blockers(from).to_vec());
-        while let Some(pid) = next.pop() {
-            if reached.insert(pid) {
-                next.extend(blockers(pid));
-            }
-        }
-        reached
-    };
-    let before: BTreeMap<i32, _> = pids.iter().map(|pid| (*pid, all_before(*pid))).collect();
-    let circles = before.iter().map(|(pid, before_it)| {
-        let is_both_ways = |other: &&i32| {
-            before
-                .get(other)
-                .is_some_and(|before_other| before_other.contains(pid))
-        };
-        let both_ways = before_it.iter().filter(is_both_ways);
+    let reached: BTreeMap<i32, _> = pids.iter().map(|pid| (*pid, before(locks, *pid))).collect();
+    let circles = reached.iter().map(|(pid, others)| {
+        let both_ways = others.iter().filter(|other| reached[other].contains(pid));
         both_ways.copied().collect::<BTreeSet<i32>>()
     });
     let circles = circles.filter(|circle| !circle.is_empty());

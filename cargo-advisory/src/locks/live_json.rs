@@ -19,7 +19,6 @@ pub(super) fn value(snapshot: &Snapshot) -> Value {
     let locks = &snapshot.locks;
     let leases = snapshot.leases.as_ref();
     let count = |count: &LeaseCount| json!({ "pattern": count.pattern, "held": count.held, "done": count.done });
-    let counts = leases.map(|leases| leases.counts.iter().map(count));
     json!({
         "version": VERSION,
         "database": locks.database,
@@ -28,7 +27,7 @@ pub(super) fn value(snapshot: &Snapshot) -> Value {
         "locks": snapshot.wanted().map(lock).collect::<Vec<_>>(),
         "backends": locks.backends.iter().map(backend).collect::<Vec<_>>(),
         "leases": leases.map(|leases| leases.leases.iter().map(lease).collect::<Vec<_>>()),
-        "lease_counts": counts.map(Iterator::collect::<Vec<_>>),
+        "lease_counts": leases.map(|leases| leases.counts.iter().map(count).collect::<Vec<_>>()),
         "claims": snapshot.claims.rows.iter().map(|(table, row)| claim(table, row)).collect::<Vec<_>>(),
         "unfound_claims": snapshot.claims.unfound.keys().collect::<Vec<_>>(),
     })

@@ -63,11 +63,8 @@ pub(super) fn rows(locks: &Locks, wanted: &[usize], is_grouped: bool) -> Vec<Row
     let waiters = wanted.iter().flat_map(|at| &locks.locks[*at].waiters);
     let waiting: BTreeSet<i32> = waiters.map(|waiter| waiter.pid).collect();
     let is_cause = |at: &&usize| !pids(&locks.locks[**at]).any(|pid| waiting.contains(&pid));
-    for at in order.iter().filter(is_cause) {
-        tree.lock(*at, "", "");
-    }
-    // The others are in a cycle.
-    for at in &order {
+    // Those that are not below a cause are in a cycle.
+    for at in order.iter().filter(is_cause).chain(&order) {
         tree.lock(*at, "", "");
     }
     tree.rows
@@ -100,20 +97,18 @@ impl Tree<'_> {
             return;
         }
         let (locks, lock) = (self.locks, &self.locks.locks[at]);
-        if let Some(group) = group_key(lock).and_then(|key| self.groups.get(&key)) {
-            let count = group.len();
-            let label = match &*names(&lock.names) {
-                "" => format!("{first}{count} locks without a name"),
-                named => format!("{first}{named}: {count} locks"),
-            };
-            self.shown.extend(group.iter().copied());
-            self.rows
-                .push(holder_row(locks, label, lock.holders.first()));
+        let group = group_key(lock).and_then(|key| self.groups.get(&key));
+        let name = match (group, &*names(&lock.names)) {
+            (Some(group), "") => format!("{} locks without a name", group.len()),
+            (Some(group), named) => format!("{named}: {} locks", group.len()),
+            (None, _) => label(lock.key, &lock.names),
+        };
+        let row = holder_row(locks, format!("{first}{name}"), lock.holders.first());
+        self.rows.push(row);
+        if let Some(group) = group {
+            self.shown.extend(group);
             return;
         }
-        let label = format!("{first}{}", label(lock.key, &lock.names));
-        self.rows
-            .push(holder_row(locks, label, lock.holders.first()));
         for holder in lock.holders.iter().skip(1) {
             let label = format!("{rest}also held by");
             self.rows.push(holder_row(locks, label, Some(holder)));

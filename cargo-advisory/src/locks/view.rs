@@ -44,24 +44,22 @@ const SHORTEST_LABEL: usize = 24;
 const OF_ONE: usize = 3;
 
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
-    let mut text = tables(snapshot, width, None);
-    text.push_str(&causes::text(snapshot, width));
     let totals = [totals(snapshot)].into_iter();
-    text.push_str(&notes(totals.chain(hints(snapshot)), width));
-    text
+    tables(snapshot, width, None)
+        + &causes::text(snapshot, width)
+        + &notes(totals.chain(hints(snapshot)), width)
 }
 
 /// Draws the view for `--watch`: the totals come first, and there are no more rows than the
 /// terminal has lines.
 pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
-    let mut text = notes([totals(snapshot)], width);
-    text.push('\n');
-    // The table can be longer than the terminal.
-    text.push_str(&causes::text(snapshot, width));
-    text.push_str(&tables(snapshot, width, height));
     let unread = snapshot.unread.as_ref().map(ToString::to_string);
-    text.push_str(&notes(unread.into_iter().chain(hints(snapshot)), width));
-    text
+    // The causes come before the tables, which can be longer than the terminal.
+    notes([totals(snapshot)], width)
+        + "\n"
+        + &causes::text(snapshot, width)
+        + &tables(snapshot, width, height)
+        + &notes(unread.into_iter().chain(hints(snapshot)), width)
 }
 
 fn notes(notes: impl IntoIterator<Item = String>, width: Option<usize>) -> String {
@@ -116,11 +114,9 @@ fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
     for (_, mut group) in groups(rows.map(|row| (row[0].clone(), row))) {
         let rest = group.split_off(group.len().min(OF_ONE));
         all.append(&mut group);
-        let mut states: Vec<&str> = rest.iter().map(|row| row[3].as_str()).collect();
-        states.sort_unstable();
-        let counts = states.chunk_by(|one, next| one == next);
-        let counts: Vec<(&str, u64)> = counts.map(|same| (same[0], same.len() as u64)).collect();
-        if !counts.is_empty() {
+        let count = |state| rest.iter().filter(|row| row[3] == state).count() as u64;
+        if !rest.is_empty() {
+            let counts = [EXPIRED, RUNNING].map(|state| (state, count(state)));
             all.push(more(3, &counts));
         }
     }
@@ -130,31 +126,25 @@ fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
 /// A few leases of each pattern, and the number of the others.
 fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 7]> {
     let leases = summary.leases.iter();
-    let mut by_pattern = groups(leases.map(|lease| (lease.row.pattern.as_deref(), lease)));
-    for count in &summary.counts {
-        let pattern = count.pattern.as_deref();
-        if by_pattern.iter().all(|(of, _)| *of != pattern) {
-            by_pattern.push((pattern, Vec::new()));
-        }
-    }
+    let leases = leases.map(|lease| (lease.row.pattern.as_deref(), Some(lease)));
+    let counts = summary.counts.iter();
+    let counts = counts.map(|count| (count.pattern.as_deref(), None));
     let mut all = Vec::new();
-    for (pattern, leases) in by_pattern {
+    for (pattern, leases) in groups(leases.chain(counts)) {
         let mut counts = summary.counts.iter();
         let count = counts.find(|count| count.pattern.as_deref() == pattern);
-        let cells = leases.into_iter().map(lease);
+        let cells = leases.into_iter().flatten().map(lease);
         let shown = groups(cells.map(|row| (row[0].clone(), row))).into_iter();
         let shown: Vec<_> = shown
             .flat_map(|(_, group)| group.into_iter().take(OF_ONE))
             .collect();
+        let (held, done) = count.map_or((0, 0), |count| (count.held, count.done));
+        let shown_done = shown.iter().filter(|row| row[2] == DONE).count() as u64;
+        let shown_held = shown.len() as u64 - shown_done;
         // A lease that was granted between the two statements is in neither count.
-        let rest = |state: &str, counted: Option<u64>| {
-            let is_it = |row: &&[String; 7]| (row[2] == DONE) == (state == DONE);
-            let shown = shown.iter().filter(is_it).count() as u64;
-            counted.unwrap_or_default().saturating_sub(shown)
-        };
         let rest = [
-            (HELD, rest(HELD, count.map(|count| count.held))),
-            (DONE, rest(DONE, count.map(|count| count.done))),
+            (HELD, held.saturating_sub(shown_held)),
+            (DONE, done.saturating_sub(shown_done)),
         ];
         if shown.is_empty() {
             let mut label: [String; 7] = Default::default();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::record::{Record, Time, foreign, is_error};
+use super::record::Record;
 use super::{csv_log, stderr};
 
 /// Parses lines into records. The format is recognized for each record, because a log can begin or
@@ -44,20 +44,9 @@ impl Reader {
 /// Parses a line of `jsonlog`, of PostgreSQL 15 and later; `None` if the server has not written it.
 fn json_record(line: &str) -> Option<Record> {
     let value: Value = serde_json::from_str(line).ok()?;
-    let some = |member: &str| value.get(member).and_then(Value::as_str).map(str::to_owned);
-    let text = |member: &str| some(member).unwrap_or_default();
-    let severity = some("error_severity")?;
-    let pid = value.get("pid").and_then(Value::as_i64);
-    Some(Record {
-        time: Time::find(&text("timestamp")),
-        pid: pid.and_then(|pid| i32::try_from(pid).ok()),
-        user: some("user"),
-        database: some("dbname"),
-        application: some("application_name"),
-        is_error: is_error(&severity),
-        foreign_tag: foreign(&severity),
-        message: text("message"),
-        detail: text("detail"),
-        statement: text("statement"),
+    Record::of(|_, member| match &value[member] {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(pid) if member == "pid" => Some(pid.to_string()),
+        _ => None,
     })
 }

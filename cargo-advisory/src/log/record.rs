@@ -25,15 +25,29 @@ pub(super) const SEVERITIES: [&str; 8] = [
     "DEBUG", "LOG", "INFO", "NOTICE", "WARNING", "ERROR", "FATAL", "PANIC",
 ];
 
-/// Returns `true` if a message of this severity ends its statement.
 pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
 }
 
-/// The severity if it is not an English one.
-pub(super) fn foreign(severity: &str) -> Option<String> {
-    let is_english = SEVERITIES.contains(&severity);
-    (!is_english).then(|| severity.to_owned())
+impl Record {
+    /// Builds a record from its values, by the column of `csvlog` or the member of `jsonlog`.
+    /// `None` without a severity, because the server writes each record with one.
+    pub(super) fn of(value: impl Fn(usize, &str) -> Option<String>) -> Option<Self> {
+        let text = |column, member| value(column, member).unwrap_or_default();
+        let severity = value(11, "error_severity")?;
+        Some(Self {
+            time: Time::find(&text(0, "timestamp")),
+            pid: text(3, "pid").parse().ok(),
+            user: value(1, "user"),
+            database: value(2, "dbname"),
+            application: value(22, "application_name"),
+            is_error: is_error(&severity),
+            message: text(13, "message"),
+            detail: text(14, "detail"),
+            statement: text(19, "statement"),
+            foreign_tag: Some(severity).filter(|it| !SEVERITIES.contains(&it.as_str())),
+        })
+    }
 }
 
 /// The time of a record, by the log's own clock.
@@ -46,24 +60,17 @@ pub(super) struct Time {
 impl Time {
     /// Finds a date and a time of day in a text.
     pub(super) fn find(text: &str) -> Option<Self> {
-        let mut is_in_number = false;
-        text.char_indices().find_map(|(at, letter)| {
-            let was_in_number = is_in_number;
-            is_in_number = letter.is_ascii_digit();
-            let is_start = is_in_number && !was_in_number;
-            is_start.then(|| Self::read(&text[at..])).flatten()
-        })
+        let is_digit = |letter: char| letter.is_ascii_digit();
+        let digits = text.match_indices(is_digit);
+        let mut numbers = digits.filter(|(at, _)| !text[..*at].ends_with(is_digit));
+        numbers.find_map(|(at, _)| Self::read(&text[at..]))
     }
 
     /// Parses a text that begins with a date and a time.
     fn read(text: &str) -> Option<Self> {
         // The parser also takes `7:6:9`, which the server never writes.
-        let shape = text.get(..19)?.bytes().zip(b"0000-00-00 00:00:00".iter());
-        let mut shape = shape.map(|(byte, like)| match like {
-            b'0' => byte.is_ascii_digit(),
-            like => byte == *like,
-        });
-        if !shape.all(|is_like| is_like) {
+        let shape = text.get(..19)?.replace(|it: char| it.is_ascii_digit(), "0");
+        if shape != "0000-00-00 00:00:00" {
             return None;
         }
         let (time, end) = BrokenDownTime::parse_prefix("%Y-%m-%d %H:%M:%S%.f", text).ok()?;

@@ -53,8 +53,8 @@ pub(super) fn language_note(waits: &Waits) -> Option<String> {
     ))
 }
 
-fn at(time: Option<&Time>) -> String {
-    time.map_or_else(String::new, |time| one_line(&time.text))
+fn at(time: &Time) -> String {
+    one_line(&time.text)
 }
 
 fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
@@ -79,7 +79,7 @@ fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
         time(of_it.total),
         count(of_it.cancelled),
         count(of_it.deadlocks),
-        at(of_it.last.as_ref()),
+        of_it.last.as_ref().map(at).unwrap_or_default(),
         joined(held_by.chain(more), ", "),
     ]
 }
@@ -109,7 +109,7 @@ fn process(waits: &Waits, pid: i32) -> String {
 
 fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
     let time = deadlock.time.as_ref();
-    let at = time.map_or_else(String::new, |time| format!(" at {}", at(Some(time))));
+    let at = time.map_or_else(String::new, |time| format!(" at {}", at(time)));
     let mut text = format!("{BOLD}deadlock{at}{BOLD:#}\n");
     for wait in &deadlock.waits {
         let target = match wait.lock {
@@ -132,9 +132,7 @@ fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
 
 fn summary(waits: &Waits) -> String {
     let span = match (&waits.first, &waits.last) {
-        (first @ Some(_), last @ Some(_)) => {
-            format!(", {} to {}", at(first.as_ref()), at(last.as_ref()))
-        }
+        (Some(first), Some(last)) => format!(", {} to {}", at(first), at(last)),
         _ => String::new(),
     };
     let records = plural(waits.records, "message");
@@ -158,10 +156,8 @@ fn summary(waits: &Waits) -> String {
 }
 
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
-    let time = match at(waits.last.as_ref()) {
-        none if none.is_empty() => none,
-        time => format!("{DIM}{time}{DIM:#}  "),
-    };
+    let last = waits.last.as_ref();
+    let time = last.map_or_else(String::new, |time| format!("{DIM}{}{DIM:#}  ", at(time)));
     let named = |locks: &[LockId]| {
         let names = joined(locks.iter().map(|lock| name(waits, *lock)), " or ");
         format!("{KEY}{names}{KEY:#}")
@@ -180,14 +176,17 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             };
             format!("{time}{who} has waited {waited} for {lock}{held_by}\n")
         }
-        Incident::Cancelled(wait) => {
-            let who = wait.pid.map(|pid| process(waits, pid));
+        Incident::Cancelled {
+            pid,
+            locks,
+            waited,
+            reason,
+        } => {
+            let who = pid.map(|pid| process(waits, pid));
             let who = who.unwrap_or_else(|| "a session".to_owned());
-            let after = wait
-                .waited
-                .map(|waited| format!(" after {}", short(waited)));
-            let (after, reason) = (after.unwrap_or_default(), one_line(&wait.reason));
-            let locks = named(&wait.locks);
+            let after = waited.map(|waited| format!(" after {}", short(waited)));
+            let (after, reason) = (after.unwrap_or_default(), one_line(reason));
+            let locks = named(locks);
             format!("{time}{who} gave up waiting for {locks}{after}: {reason}\n")
         }
         Incident::Deadlock => {

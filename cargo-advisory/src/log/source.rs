@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use super::reader::Reader;
@@ -106,17 +106,16 @@ impl Source {
                 Input::File(file) => piece(file),
                 Input::Stdin => piece(&mut io::stdin()),
                 Input::Pieces(pieces) => match pieces.try_recv() {
-                    Ok(Ok(piece)) if piece.is_empty() => {
-                        self.input = Input::Ended;
-                        return Ok(has_read);
-                    }
                     Ok(piece) => piece,
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(has_read),
+                    Err(_) => return Ok(has_read),
                 },
                 Input::Ended => return Ok(has_read),
             };
             let piece = read.map_err(|error| Failure::unread(&self.path, error))?;
             if piece.is_empty() {
+                if let Input::Pieces(_) = self.input {
+                    self.input = Input::Ended;
+                }
                 return Ok(has_read);
             }
             has_read = true;

@@ -85,12 +85,11 @@ fn without_code(text: &str) -> &str {
 /// The prefix, the tag and the text of a line that has a tag.
 fn split(line: &str) -> Option<(&str, &str, &str)> {
     line.match_indices(":  ").find_map(|(at, colon)| {
-        let start = line[..at].rfind(|c: char| !c.is_ascii_alphanumeric());
-        let start = start.map_or(0, |before| before + 1);
-        // The character before the tag can have several bytes, so `start` may not be a boundary.
-        let tag = line.get(start..at)?;
+        let before = &line[..at];
+        let tag = before.rsplit(|c: char| !c.is_alphanumeric()).next()?;
+        let prefix = before.strip_suffix(tag)?;
         let is_known = SEVERITIES.contains(&tag) || is_part(tag);
-        is_known.then(|| (&line[..start], tag, &line[at + colon.len()..]))
+        is_known.then(|| (prefix, tag, &line[at + colon.len()..]))
     })
 }
 
@@ -99,10 +98,8 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
 fn foreign(line: &str) -> Option<(&str, &str)> {
     let (before, _) = line.split_once(":  ")?;
     let before = before.trim_end();
-    let start = before.rfind(|c: char| !c.is_alphabetic()).map_or(0, |at| {
-        at + before[at..].chars().next().map_or(1, char::len_utf8)
-    });
-    let (prefix, tag) = before.split_at(start);
+    let tag = before.rsplit(|c: char| !c.is_alphabetic()).next()?;
+    let prefix = before.strip_suffix(tag)?;
     let is_tag = !tag.is_empty() && !tag.chars().any(char::is_lowercase);
     (is_tag && Time::find(prefix).is_some()).then_some((prefix, tag))
 }
@@ -110,35 +107,34 @@ fn foreign(line: &str) -> Option<(&str, &str)> {
 /// The values in a prefix: `%m [%p] `, `%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h `,
 /// `%t:%r:%u@%d:[%p]:`, …
 fn of_prefix(prefix: &str) -> Record {
-    let named = |names: &[&str]| {
-        names.iter().find_map(|name| {
-            let (before, rest) = prefix.split_once(name)?;
-            let is_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
-            let end = rest
-                .find([',', ' ', ';', '|', ']', ')'])
-                .unwrap_or(rest.len());
-            (!is_word && end > 0).then(|| rest[..end].to_owned())
-        })
+    let named = |name: &str| {
+        let mut values = after(prefix, name)?.split([',', ' ', ';', '|', ']', ')']);
+        some(values.next()?)
     };
+    let pid = || named("pid=").or_else(|| named("process="));
     let (user, database) = at_sign(prefix).unzip();
     Record {
         time: Time::find(prefix),
-        pid: in_brackets(prefix).or_else(|| named(&["pid=", "process="])?.parse().ok()),
-        user: named(&["user="]).or(user),
-        database: named(&["db=", "database="]).or(database),
+        pid: in_brackets(prefix).or_else(|| pid()?.parse().ok()),
+        user: named("user=").or(user),
+        database: named("db=").or_else(|| named("database=")).or(database),
         application: application(prefix, "app=").or_else(|| application(prefix, "application=")),
         ..Record::default()
     }
+}
+
+/// The text after a name, if it is not the end of a word.
+fn after<'p>(prefix: &'p str, name: &str) -> Option<&'p str> {
+    let (before, rest) = prefix.split_once(name)?;
+    let is_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
+    (!is_word).then_some(rest)
 }
 
 /// The value of `app=%a`, which can contain spaces and commas. It ends before another named value.
 /// Without one it ends at a comma or another separator, and words at its end that look like a
 /// process, an address or a user are not a part of it.
 fn application(prefix: &str, name: &str) -> Option<String> {
-    let (before, rest) = prefix.split_once(name)?;
-    if before.ends_with(|c: char| c.is_ascii_alphanumeric()) {
-        return None;
-    }
+    let rest = after(prefix, name)?;
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = |text: &str| {
         let word = text.trim_start().split_once('=');
@@ -148,8 +144,7 @@ fn application(prefix: &str, name: &str) -> Option<String> {
     if let Some((end, _)) = separators.find(|(at, sign)| is_name(&rest[at + sign.len()..])) {
         return some(rest[..end].trim_end_matches([',', ' ', ';', '|']));
     }
-    let end = rest.find([',', ';', '|', ']', ')']).unwrap_or(rest.len());
-    let mut value = rest[..end].trim();
+    let mut value = rest.split([',', ';', '|', ']', ')']).next()?.trim();
     while let Some((front, last)) = value.rsplit_once(' ') {
         let is_sign = |byte: u8| byte.is_ascii_hexdigit() || b".:()-".contains(&byte);
         if !(last.bytes().all(is_sign) || last.contains('@') || last.starts_with('[')) {
@@ -246,31 +241,6 @@ application=cargo advisory|[1] => cargo advisory
             assert_eq!(found.pid, Some(1), "{line}");
             let found = found.application.unwrap_or_default();
             assert_eq!(found, application.trim(), "{line}");
-        }
-    }
-
-    #[test]
-    fn a_message_is_read_without_its_code() {
-        for (written, message) in [
-            ("LOG:  00000: process 3", "process 3"),
-            ("LOG:  40P01: deadlock detected", "deadlock detected"),
-            ("LOG:  note: it stays", "note: it stays"),
-        ] {
-            let mut reader = Reader::default();
-            reader.line(written);
-            reader.line("LOCATION:  DeadLockReport, deadlock.c:1130");
-            assert_eq!(reader.flush().unwrap().message, message);
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_line_is_read(lines in proptest::collection::vec("\\PC{0,9}(LOG|ERROR|DETAIL|é)?(: ?)?\\PC{0,9}", 0..6)) {
-            let mut reader = Reader::default();
-            for line in &lines {
-                reader.line(line);
-            }
-            reader.flush();
         }
     }
 }

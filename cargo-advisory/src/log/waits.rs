@@ -12,18 +12,16 @@ use super::record::{Record, Time};
 /// An event, for `--follow`.
 pub(super) enum Incident {
     Wait(Wait),
-    Cancelled(Cancelled),
+    /// A wait that ended with an error.
+    Cancelled {
+        pid: Option<i32>,
+        /// All locks that the statement requests.
+        locks: Vec<LockId>,
+        waited: Option<Duration>,
+        /// That of the server.
+        reason: String,
+    },
     Deadlock,
-}
-
-/// A wait that ended with an error.
-pub(super) struct Cancelled {
-    pub(super) pid: Option<i32>,
-    /// All locks that the statement requests.
-    pub(super) locks: Vec<LockId>,
-    pub(super) waited: Option<Duration>,
-    /// That of the server.
-    pub(super) reason: String,
 }
 
 #[derive(Default)]
@@ -295,12 +293,12 @@ impl Waits {
                 None => entry.waits += 1,
             }
         }
-        (!locks.is_empty()).then_some(Incident::Cancelled(Cancelled {
+        (!locks.is_empty()).then_some(Incident::Cancelled {
             pid: record.pid,
             locks,
             waited,
             reason,
-        }))
+        })
     }
 
     /// The number of a database if another record has it, or 0. Without a name, the only number in
@@ -344,6 +342,18 @@ mod tests {
         }
     }
 
+    fn waiting(pid: i32, key: u32, waited: u32) -> String {
+        format!(
+            "process {pid} still waiting for ShareLock on advisory lock [5,0,{key},1] after {waited}.0 ms"
+        )
+    }
+
+    fn acquired(database: u32, waited: u32) -> String {
+        format!(
+            "process 3 acquired ShareLock on advisory lock [{database},0,9,1] after {waited}.0 ms"
+        )
+    }
+
     /// The log lacks the end of this wait, so the next one is another wait.
     #[test]
     fn each_wait_is_counted_even_if_the_end_of_another_is_missing() {
@@ -355,15 +365,7 @@ mod tests {
             )),
             ..record(None, is_error, message)
         };
-        let waiting = |key: u32, waited: u32| {
-            format!(
-                "process 3 still waiting for ShareLock on advisory lock [5,0,{key},1] after {waited}.0 ms"
-            )
-        };
-        let acquired = |waited: u32| {
-            format!("process 3 acquired ShareLock on advisory lock [5,0,9,1] after {waited}.0 ms")
-        };
-        let again = waiting(9, 1_000);
+        let again = waiting(3, 9, 1_000);
         let cancelled = "canceling statement due to lock timeout".to_owned();
         let other = "duplicate key value violates unique constraint".to_owned();
         let first = at(1_000, &again, false);
@@ -371,15 +373,21 @@ mod tests {
             // The first wait is logged again, and ends.
             (
                 vec![
-                    at(4_000, &waiting(9, 4_000), false),
-                    at(5_000, &acquired(5_000), false),
+                    at(4_000, &waiting(3, 9, 4_000), false),
+                    at(5_000, &acquired(5, 5_000), false),
                 ],
                 (1, 0, 5_000, 0),
             ),
             // Another wait for the same lock, and for another one.
             (vec![at(8_000, &again, false)], (2, 0, 1_000, 1)),
-            (vec![at(8_000, &waiting(8, 1_000), false)], (2, 0, 1_000, 1)),
-            (vec![at(9_000, &acquired(1_500), false)], (2, 0, 2_500, 0)),
+            (
+                vec![at(8_000, &waiting(3, 8, 1_000), false)],
+                (2, 0, 1_000, 1),
+            ),
+            (
+                vec![at(9_000, &acquired(5, 1_500), false)],
+                (2, 0, 2_500, 0),
+            ),
             // Something else in between, and an error that ends no wait.
             (vec![at(1_500, "duration: 3 ms", false)], (1, 0, 1_000, 0)),
             (vec![at(8_000, &other, true)], (1, 0, 1_000, 0)),
@@ -412,16 +420,11 @@ mod tests {
                 ..record(None, message == "deadlock detected", message)
             });
         };
-        let waiting = |pid: i32, waited: u32| {
-            format!(
-                "process {pid} still waiting for ShareLock on advisory lock [5,0,9,1] after {waited}.0 ms"
-            )
-        };
         let holding =
             |pids: &str, pid: i32| format!("Process holding the lock: {pids}. Wait queue: {pid}.");
-        say(3, &waiting(3, 1_000), &holding("7", 3));
-        say(3, &waiting(3, 2_000), &holding("7, 8", 3));
-        say(4, &waiting(4, 1_000), &holding("8", 4));
+        say(3, &waiting(3, 9, 1_000), &holding("7", 3));
+        say(3, &waiting(3, 9, 2_000), &holding("7, 8", 3));
+        say(4, &waiting(4, 9, 1_000), &holding("8", 4));
         // The wait of 5 is only here, and that of 8 for another lock.
         let waits_for = |pid: i32, key: u32, by: i32| {
             format!(
@@ -447,19 +450,14 @@ mod tests {
     #[test]
     fn a_short_wait_is_counted_with_the_long_ones_of_its_database() {
         let short = "canceling statement due to lock timeout";
-        let long = |database: u32| {
-            format!(
-                "process 3 acquired ShareLock on advisory lock [{database},0,9,1] after 1000.1 ms"
-            )
-        };
         for (names, locks) in [([None, None], 1), ([Some("a"), Some("b")], 2)] {
             let [a, b] = names;
             let mut waits = Waits::new(Names::none());
             waits.take(record(a, true, short));
-            waits.take(record(a, false, &long(5)));
+            waits.take(record(a, false, &acquired(5, 1_000)));
             waits.take(record(a, true, short));
             if b.is_some() {
-                waits.take(record(b, false, &long(6)));
+                waits.take(record(b, false, &acquired(6, 1_000)));
                 waits.take(record(b, true, short));
             }
             let counts = |of_it: &LockWaits| (of_it.waits, of_it.cancelled);

@@ -88,9 +88,14 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             }
             value
         }
-        Incident::Cancelled(wait) => json!({
-            "version": VERSION, "event": "cancelled", "time": time, "pid": wait.pid, "who": wait.pid.and_then(|pid| waits.who(pid)),
-            "locks": locks(&wait.locks), "waited_ms": wait.waited.map(millis), "reason": wait.reason,
+        Incident::Cancelled {
+            pid,
+            locks: of_it,
+            waited,
+            reason,
+        } => json!({
+            "version": VERSION, "event": "cancelled", "time": time, "pid": pid, "who": pid.and_then(|pid| waits.who(pid)),
+            "locks": locks(of_it), "waited_ms": waited.map(millis), "reason": reason,
         }),
         Incident::Deadlock => {
             let mut value = json!({ "version": VERSION, "event": "deadlock" });

@@ -6,7 +6,7 @@ use crate::inventory::{Inventory, Key, is_lease, keys};
 
 pub(super) fn lead(key_count: u64) -> String {
     format!(
-        "That among {} different keys of one derivation some two become the same number: then their holders wait for each other \
+        "The probability that two of {} different keys of one derivation get one number. Their holders then wait for each other \
          without need.",
         thousands(key_count)
     )

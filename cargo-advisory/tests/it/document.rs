@@ -137,6 +137,20 @@ fn each_argument_of_a_lock_is_in_the_document_the_page_and_the_json() {
 }
 
 #[test]
+fn the_table_has_a_row_for_each_key_and_steers_no_terminal() {
+    let record = Record {
+        function: "trans\u{9b}fer".into(),
+        written: vec!["\u{202e}from".into(), "to".into()],
+        ..transfer(20)
+    };
+    let program = program_of("document-keys.rmeta", &[record]);
+    let said = advisory(&["dump", "--artifact", &program]).exits(0);
+    let rows: Vec<&str> = said.out.lines().collect();
+    let rest = "  at run time  xact   bank::trans fer  src/lib.rs:20";
+    assert_eq!(rows[1..3], [format!(" from{rest}"), format!("to   {rest}")]);
+}
+
+#[test]
 fn a_name_that_two_locks_have_says_nothing() {
     let sites = [
         transfer(20),

@@ -97,15 +97,30 @@ async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option()
     let sign = if db.url().contains('?') { '&' } else { '?' };
     let with = |options: &str| format!("{}{sign}{options}", db.url());
     let url = with(
-        "pgbouncer=true&connection_limit=1&gssencmode=disable&schema=shop&lock_timeout=7s&target_session_attrs=primary",
+        "pgbouncer=true&connection_limit=1&pool_timeout=10&pool_max_conns=10&statement-cache-capacity=0&prepareThreshold=0&\
+         gssencmode=disable&client_encoding=UTF8&schema=public&lock_timeout=7s&target_session_attrs=primary&keepalives_count=3",
     );
     let said = crate::diagnosis::doctor(&url, &[]).await;
     assert_eq!(said.err, "");
     assert_has(&said.out, "7s: a wait ends");
+    db.run("CREATE SCHEMA shop; CREATE TABLE shop.jobs (id int PRIMARY KEY, locked_until timestamptz, locked_by text)")
+        .await;
+    for path in ["schema=shop", "currentSchema=shop", "search_path=a,%20shop"] {
+        let url = with(&format!("options=-c%20lock_timeout%3D7s&{path}"));
+        locks_at(&url, &["--claims", "jobs"]).await.fine();
+        let said = crate::diagnosis::doctor(&url, &[]).await;
+        assert_has(&said.out, "7s: a wait ends");
+    }
     let table = "\
 service=shop | `service` in the database URL is not supported: no such file is read
-passfile=/x | set `PGPASSWORD`
+passfile=/x | `passfile` in the database URL is not supported: no such file is read: set `PGPASSWORD`
 sslmode=prefer&target_session_attrs=prefer-standby | write `standby` or `any`
+target_session_attrs=standby | is not read only
+gssencmode=require | write `sslmode=require`
+sslcert=me.pem | name a role with a password
+ssl=true | `sslmode=verify-full`
+ssl_min_protocol_version=TLSv1.3 | TLS 1.2 and 1.3
+keepalives_count=x | write a number
 secretword=x | unknown option";
     for [options, write] in cases(table) {
         let said = locks_at(&with(options), &[]).await.exits(2);

@@ -107,13 +107,17 @@ encrypted | postgres://me@localhost:PORT/d?ssl%6Dode=require
 encrypted | postgres://localhost:PORT/d?sslmode=require&user=me@shop
 encrypted | host=localhost port=PORT user=me sslmode = require
 encrypted | host=localhost port=PORT user=me password=a://secret sslmode=require
+encrypted | host=localhost port=PORT user=me password=a\\  sslmode='require' password=b\\ 
+encrypted | host=localhost port=PORT sslmode=r\\equire user=me
+`sslrootcert=/my 'ca'.pem` | host=localhost sslmode=require sslrootcert='/my \\'ca\\'.pem'port=PORT
 encrypted | postgres://me@localhost:PORT/d?sslrootcert=system
 system | postgres://me@localhost:PORT/d?sslrootcert=system&sslmode=require";
     for [word, address] in cases(&table.replace("PORT", &port.to_string())) {
         let word = match word {
             "clear" => clear,
             "encrypted" => encrypted,
-            _ => system,
+            "system" => system,
+            word => word,
         };
         let err = refused(address);
         // If the system has no authorities at all, the answer says so.

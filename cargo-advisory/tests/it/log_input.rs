@@ -78,8 +78,9 @@ async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
         (from("acquired"), 2),
         (until("FROM"), 2),
         (until("advisory"), 2),
-        // Each format.
+        // Each format, and a record that only the end of the input completes.
         (format!("{one}{stderr}{json}{two}{json}"), 5),
+        (format!("{one}{stderr}"), 2),
     ] {
         let path = file("cut.log", &text);
         let said = log(&[&path]).await;
