@@ -3,22 +3,27 @@
 //! Checks send messages of their own; a lock's messages are those of a release build. With
 //! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves like a release build.
 //!
-//! `order`, `self_deadlock` and `wait_graph` find deadlocks, `connection_locks` a session that
-//! already holds the lock, `idle` a body that leaves the connection idle. A setting that marks the transaction of a
-//! call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs
-//! under, in `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
-//! `pool.rs`.
+//! | check | file |
+//! | --- | --- |
+//! | a standby, a pooler, a transaction that Diesel does not know of | `before_begin` below |
+//! | a body that ends its transaction by SQL | a mark, below; set in `lock/begin.rs`, read in `lock/way` |
+//! | a body that leaves one of SQL open | `check_no_transaction` below, called in `lock/way` |
+//! | a try in a transaction that SQL has ended | `is_open` below, called in `lock/way` |
+//! | tasks that wait for themselves or for each other | `wait_graph`; also called in `lock/queue.rs` |
+//! | a call that waits for its own turn in a queue | `bodies`, called in `lock/queue.rs` |
+//! | locks that are taken in two orders | `order` |
+//! | a body that leaves its connection idle | `idle` |
+//! | a call that waits for a lease of its own task | `lease/body_leases.rs` |
+//! | a body that takes a second connection from its pool | `pool.rs`; for blocking pools `expansion.rs` |
 //!
-//! A check before the lock is called from `before_begin`, which also looks for a standby and for a
-//! pooler, and one at the end from `lock/way`. One that asks the server has its SQL in
-//! `sql/probe.rs` and its marker in `error/classify.rs`.
+//! They know the locks of a task from `bodies`, `connection_locks` and `lock_set`. A check that
+//! asks the server has its SQL in `sql/probe.rs` and its marker in `error/classify.rs`.
 
 pub(crate) mod bodies;
 pub(crate) mod connection_locks;
 pub(crate) mod idle;
 mod lock_set;
 pub(crate) mod order;
-mod self_deadlock;
 pub(crate) mod wait_graph;
 
 pub(crate) use lock_set::LockSet;
@@ -64,16 +69,15 @@ impl Checks {
         if !is_on() {
             return Self::default();
         }
-        let mark = next_mark();
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mark = NEXT.fetch_add(1, Ordering::Relaxed);
         let locks = LockSet::new(mark, request);
         Self {
             mark,
             request: Some(Box::new(request.clone())),
             needs_session,
-            process: None,
-            waiting: None,
             locks: CallLocks::new(address, locks),
-            statements: Statements::none(),
+            ..Self::default()
         }
     }
 
@@ -137,10 +141,6 @@ pub(crate) async fn before_wait<D: Driver>(
     address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
-    if self_deadlock::waits_forever(conn, address, request).await {
-        let lock = request.lock();
-        return Err(Error::SelfDeadlock { lock });
-    }
     match checks.locks.set() {
         Some(locks) => wait_graph::wait(conn, address, request, locks).await,
         None => Ok(None),
@@ -190,11 +190,6 @@ async fn still_held<D: Driver>(
     doubtful
         .into_iter()
         .partition(|_| letters.next() == Some('1'))
-}
-
-fn next_mark() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Marks the transaction, or savepoint, of this depth. If this fails, the check at the end does not

@@ -3,7 +3,7 @@
 
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message};
-use crate::sql::{self, probe};
+use crate::sql::{self, Arguments, probe};
 use crate::{Error, Key};
 use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,15 +118,17 @@ async fn probe<D: Driver>(
 ) -> Result<(), Error> {
     // The answer is about the server, and not about a lock.
     let lock = "".into();
-    if !is_primary(first).await? {
+    if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
         return Err(Error::Standby { lock });
     }
     let (Some(own), Some(other)) = (backend(first).await?, backend(second).await?) else {
         return Err(Error::PooledSession { lock });
     };
-    // An address can lead to several nodes.
+    // An address can lead to several nodes. The locks of any but the coordinator are its own.
     for (conn, backend) in [(&mut *first, &own), (&mut *second, &other)] {
-        if backend.is_of_citus && !is_coordinator(conn).await? {
+        if backend.is_of_citus
+            && !holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await?
+        {
             return Err(Error::NotCoordinator);
         }
     }
@@ -147,7 +149,9 @@ async fn probe<D: Driver>(
 /// Returns whether the second session is refused a lock that the first one holds. Neither holds it
 /// afterwards.
 async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<bool, Error> {
-    let (take, release) = (probe::try_session(key), probe::unlock_session(key));
+    let key = Arguments(key);
+    let take = format!("pg_catalog.pg_try_advisory_lock({key})");
+    let release = format!("pg_catalog.pg_advisory_unlock({key})");
     let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
     let is_refused = holds(second, &take, Marker::NotAvailable).await?;
     if !is_refused {
@@ -192,18 +196,8 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
     Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
 }
 
-async fn is_primary<D: Driver>(conn: &mut D) -> Result<bool, Error> {
-    holds(conn, probe::IN_RECOVERY, Marker::Standby).await
-}
-
 async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
-}
-
-/// Returns whether a node of a Citus cluster is its coordinator. The other nodes' locks are their
-/// own.
-async fn is_coordinator<D: Driver>(conn: &mut D) -> Result<bool, Error> {
-    holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await
 }
 
 struct Backend {

@@ -124,7 +124,7 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
             }
         }
         for held in &there {
-            // A lock under itself is a deadlock of one task, which `self_deadlock` reports.
+            // A lock under itself is a deadlock of one task, which `wait_graph` reports.
             let others = held.locks.iter().filter(|(other, _)| other != slot);
             for (_, other) in others {
                 recorded.add((other, held), (lock, asked), &[]);

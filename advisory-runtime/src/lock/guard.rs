@@ -189,15 +189,7 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
 #[cfg(feature = "postgres")]
 impl<O: ?Sized> LockGuard<'_, O, PgConnection> {
     /// Ends the call, in one round trip: commits if the result is `Ok`, rolls back if it is `Err`,
-    /// and releases the lock.
-    ///
-    /// # Errors
-    ///
-    /// The body's own error, unchanged, even if the rollback fails. For an `Ok` that could not be
-    /// committed: [`Error::RolledBack`] (25P02), [`Error::TransactionEnded`] (25P01),
-    /// [`Error::HoldExceeded`], [`Error::CommitUnknown`] or [`Error::Database`]. Under a
-    /// session-level lock [`Error::LockLost`], [`Error::HoldExceeded`], [`Error::RolledBack`],
-    /// [`Error::ForeignTransaction`] or [`Error::Database`].
+    /// and releases the lock. Its errors are those of an async guard's `finish`.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
         match crate::driver::block_on(self.end(result.is_ok())) {
             Ok(()) => result,

@@ -79,15 +79,6 @@ pub(crate) fn is_not_backend(process: i32) -> String {
 /// A condition: the server is a standby, whose locks sessions on the primary do not see.
 pub(crate) const IN_RECOVERY: &str = "pg_catalog.pg_is_in_recovery()";
 
-/// An expression that takes a session-level lock if no other session holds it.
-pub(crate) fn try_session(key: Key) -> String {
-    format!("pg_catalog.pg_try_advisory_lock({})", Arguments(key))
-}
-
-pub(crate) fn unlock_session(key: Key) -> String {
-    format!("pg_catalog.pg_advisory_unlock({})", Arguments(key))
-}
-
 /// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and with
 /// `needs_session` if the setting `advisory.pooler` is `transaction`. In a message of its own,
 /// outside of a transaction, the two clocks are equal.
