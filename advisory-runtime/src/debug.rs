@@ -50,9 +50,6 @@ pub(crate) fn is_on() -> bool {
 /// The state of the checks for one call. Empty in a release build.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// Marks the call's transaction on the server; a number that no other transaction of the
-    /// session has.
-    mark: u64,
     request: Option<Box<Request>>,
     /// True if the call needs a session of its own: for a session-level lock, or a stricter level.
     needs_session: bool,
@@ -66,14 +63,12 @@ pub(crate) struct Checks {
 
 impl Checks {
     pub(crate) fn new(address: usize, request: &Request, needs_session: bool) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         if !is_on() {
             return Self::default();
         }
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let mark = NEXT.fetch_add(1, Ordering::Relaxed);
-        let locks = LockSet::new(mark, request);
+        let locks = LockSet::new(NEXT.fetch_add(1, Ordering::Relaxed), request);
         Self {
-            mark,
             request: Some(Box::new(request.clone())),
             needs_session,
             locks: CallLocks::new(address, locks),
@@ -98,12 +93,10 @@ impl Checks {
     }
 }
 
-/// Runs before a lock is asked for on the connection at this address, outside of a transaction or
-/// inside one of depth `outer`.
+/// Runs before a lock is asked for, outside of a transaction or inside one of depth `outer`.
 pub(crate) async fn before_begin<D: Driver>(
     conn: &mut D,
     checks: &mut Checks,
-    address: usize,
     outer: Option<NonZeroU32>,
 ) -> Result<(), Error> {
     let Some(request) = checks.request.as_deref() else {
@@ -123,10 +116,10 @@ pub(crate) async fn before_begin<D: Driver>(
             _ => {}
         }
     }
-    let waiting = before_wait(conn, checks, address, request).await;
+    let waiting = before_wait(conn, checks, request).await;
     // A deadlock of tasks has two orders, which belong in the record.
     if matches!(waiting, Ok(_) | Err(Error::TaskDeadlock { .. })) {
-        note_order(conn, checks, address, outer, request).await;
+        note_order(conn, checks, outer, request).await;
     }
     checks.waiting = waiting?;
     checks.process = conn.server_process().await;
@@ -138,11 +131,10 @@ pub(crate) async fn before_begin<D: Driver>(
 pub(crate) async fn before_wait<D: Driver>(
     conn: &mut D,
     checks: &Checks,
-    address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
     match checks.locks.set() {
-        Some(locks) => wait_graph::wait(conn, address, request, locks).await,
+        Some(locks) => wait_graph::wait(conn, request, locks).await,
         None => Ok(None),
     }
 }
@@ -150,10 +142,10 @@ pub(crate) async fn before_wait<D: Driver>(
 async fn note_order<D: Driver>(
     conn: &mut D,
     checks: &Checks,
-    address: usize,
     outer: Option<NonZeroU32>,
     request: &Request,
 ) {
+    let address = std::ptr::from_mut(conn).addr();
     let mut left = connection_locks::doubtful(address);
     if !left.is_empty() {
         // Without a transaction nothing is left. A test's transaction keeps locks that the
@@ -195,11 +187,8 @@ async fn still_held<D: Driver>(
 /// Marks the transaction, or savepoint, of this depth. If this fails, the check at the end does not
 /// find the mark.
 pub(crate) async fn set_mark<D: Driver>(conn: &mut D, checks: &Checks, depth: NonZeroU32) {
-    if is_on() {
-        drop(
-            conn.execute(&sql::probe::set_mark(depth, checks.mark))
-                .await,
-        );
+    if let Some(locks) = checks.locks.set() {
+        drop(conn.execute(&sql::probe::set_mark(depth, locks.id)).await);
     }
 }
 
@@ -208,8 +197,8 @@ pub(crate) async fn check_mark<D: Driver>(
     checks: &Checks,
     depth: NonZeroU32,
 ) -> QueryResult<()> {
-    if let Some(request) = checks.request.as_deref() {
-        let check = sql::probe::check_mark(depth, checks.mark, request);
+    if let (Some(request), Some(locks)) = (checks.request.as_deref(), checks.locks.set()) {
+        let check = sql::probe::check_mark(depth, locks.id, request);
         conn.execute(&check).await?;
     }
     Ok(())

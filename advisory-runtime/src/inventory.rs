@@ -86,11 +86,7 @@ pub fn sites() -> Result<Vec<Site>, InventoryError> {
     Site::find_all(&program()?).map_err(InventoryError::Record)
 }
 
-/// Reads the claims of the running program from its own file, sorted: every `#[derive(Claim)]`.
-///
-/// # Errors
-///
-/// Those of [`sites`].
+/// Like [`sites`], for the claims of the running program: every `#[derive(Claim)]`.
 pub fn claims() -> Result<Vec<ClaimSite>, InventoryError> {
     ClaimSite::find_all(&program()?).map_err(InventoryError::Record)
 }

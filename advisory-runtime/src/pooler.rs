@@ -121,21 +121,23 @@ async fn probe<D: Driver>(
     if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
         return Err(Error::Standby { lock });
     }
-    let (Some(own), Some(other)) = (backend(first).await?, backend(second).await?) else {
+    let backends = (backend(first).await?, backend(second).await?);
+    let (Some((own, own_is_of_citus)), Some((other, other_is_of_citus))) = backends else {
         return Err(Error::PooledSession { lock });
     };
     // An address can lead to several nodes. The locks of any but the coordinator are its own.
-    for (conn, backend) in [(&mut *first, &own), (&mut *second, &other)] {
-        if backend.is_of_citus
-            && !holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await?
-        {
+    for (conn, is_of_citus) in [(&mut *first, own_is_of_citus), (second, other_is_of_citus)] {
+        if is_of_citus && !holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await? {
             return Err(Error::NotCoordinator);
         }
     }
     // Before any lock is taken: if sessions are shared, this client may never get the session of
     // its lock again.
-    if !keep_sessions([(first, own.process), (second, other.process)]).await? {
-        return Err(Error::PooledSession { lock });
+    for _ in 0..ROUNDS {
+        // With a single backend, the second transaction would wait forever.
+        if own == other || !keep_backends([(&mut *first, own), (&mut *second, other)]).await? {
+            return Err(Error::PooledSession { lock });
+        }
     }
     *has_tried = true;
     for key in unlikely_keys() {
@@ -159,17 +161,6 @@ async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<
     }
     let is_released = holds(first, &format!("NOT {release}"), Marker::LockLost).await?;
     Ok(is_taken && is_refused && is_released)
-}
-
-async fn keep_sessions<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Error> {
-    let [(first, own), (second, other)] = conns;
-    for _ in 0..ROUNDS {
-        // With a single backend, the second transaction would wait forever.
-        if own == other || !keep_backends([(&mut *first, own), (&mut *second, other)]).await? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Returns whether each connection still has its backend after both had a transaction open, and the
@@ -200,32 +191,20 @@ async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, E
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
 }
 
-struct Backend {
-    process: i32,
-    is_of_citus: bool,
-}
-
-/// The backend that answers. `None` if it could not prepare the query, because another client of a
-/// pooler has used it.
-async fn backend<D: Driver>(conn: &mut D) -> Result<Option<Backend>, Error> {
+/// The process of the backend that answers, and whether it is a node of Citus. `None` if it could
+/// not prepare the query, because another client of a pooler has used it.
+async fn backend<D: Driver>(conn: &mut D) -> Result<Option<(i32, bool)>, Error> {
     conn.execute("BEGIN").await.map_err(Error::Database)?;
     let answer = conn.query_text(probe::PID_AND_CITUS).await;
     conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
     match answer {
-        Ok(answer) => Ok(answer.as_deref().and_then(Backend::of)),
+        Ok(answer) => Ok(answer.and_then(|answer| {
+            let process = answer.strip_suffix(" citus");
+            let is_of_citus = process.is_some();
+            Some((process.unwrap_or(&answer).parse().ok()?, is_of_citus))
+        })),
         Err(source) if has_only_message(&source) => Ok(None),
         Err(source) => Err(Error::Database(source)),
-    }
-}
-
-impl Backend {
-    /// Reads `1234`, or `1234 citus`.
-    fn of(answer: &str) -> Option<Self> {
-        let process = answer.strip_suffix(" citus");
-        Some(Self {
-            process: process.unwrap_or(answer).parse().ok()?,
-            is_of_citus: process.is_some(),
-        })
     }
 }
 

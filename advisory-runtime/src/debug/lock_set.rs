@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 #[derive(Debug)]
 pub(crate) struct LockSet {
-    /// Grows with each request.
+    /// Grows with each request; marks the call's transaction on the server.
     pub(crate) id: u64,
     pub(crate) locks: Vec<(Slot, Lock)>,
     pub(crate) mode: Mode,

@@ -250,14 +250,13 @@ fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item 
 /// something. The error is that of a call that waits for its own task, or closes a cycle.
 pub(super) async fn wait<D: Driver>(
     conn: &mut D,
-    address: usize,
     request: &Request,
     locks: &LockSet,
 ) -> Result<Option<Waiting>, Error> {
     if request.limit().is_some() {
         return Ok(None);
     }
-    let mut held = held_meanwhile(Some(address));
+    let mut held = held_meanwhile(Some(std::ptr::from_mut(conn).addr()));
     if waits_for_itself(conn, request, &held).await {
         let lock = request.lock();
         return Err(Error::SelfDeadlock { lock });

@@ -2,6 +2,7 @@
 //! them interleave.
 
 use super::observer::{Observer, Watched, is_seen};
+use crate::driver::in_order;
 use crate::{Connection, Error, LockGuard, Request, lock};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Debug;
@@ -212,20 +213,8 @@ impl<C: Connection> Observer<C> {
             let (conn, timeout) = (self.conn.pg(), self.timeout);
             run_until(conn, &watched, true, first.as_mut(), timeout).await;
             run_until(conn, &watched, false, second.as_mut(), timeout).await;
-            let mut of_second = None;
-            let of_first = poll_fn(|context| {
-                if of_second.is_none()
-                    && let Poll::Ready(result) = second.as_mut().poll(context)
-                {
-                    of_second = Some(result);
-                }
-                first.as_mut().poll(context)
-            })
-            .await;
-            match of_second {
-                Some(of_second) => (of_first, of_second),
-                None => (of_first, second.await),
-            }
+            let (of_second, of_first) = in_order(second, first).await;
+            (of_first, of_second)
         }
     }
 
