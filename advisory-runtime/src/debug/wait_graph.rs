@@ -80,13 +80,6 @@ struct Edge<'n> {
     held: &'n Held,
 }
 
-impl Edge<'_> {
-    /// Returns whether the server sees the wait of the task that holds it.
-    fn is_seen(&self) -> bool {
-        self.held.is_here && !self.to.is_poll
-    }
-}
-
 /// Waiting calls, and a test of whether a lock of their tasks is known to be in one database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
@@ -144,8 +137,9 @@ impl<'n> Graph<'n> {
         let lock = request.lock();
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
-        let is_hidden = !way.iter().all(Edge::is_seen);
-        (is_found && is_hidden).then(|| {
+        // The server sees the wait of a session, with the locks that this session holds.
+        let is_seen = |edge: &Edge<'_>| edge.held.is_here && !edge.to.is_poll;
+        (is_found && !way.iter().all(is_seen)).then(|| {
             let cycle = text(node, &way);
             Error::TaskDeadlock { lock, cycle }
         })

@@ -31,7 +31,6 @@ pub(crate) async fn acquire<O: ?Sized, D: Driver>(
     take_recorded(conn, call).await.map(|()| guard)
 }
 
-/// Takes the locks of a call, and records the outcome.
 pub(super) async fn take_recorded<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.telemetry = Some(call.request.telemetry(call.way.scope()));
     let taken = take(conn, call).await;

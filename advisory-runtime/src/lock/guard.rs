@@ -150,10 +150,6 @@ impl<'o, O: ?Sized, D: Driver> LockGuard<'o, O, D> {
 
     /// Like [`holding`](Self::holding), for functions that need the locks only in shared mode: a
     /// `Holding<'_, Shared<SlotLock>>`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotHeld`] if one of the keys is not among those of this guard.
     pub fn holding_shared<'h, L>(
         &'h mut self,
         locks: &'h L,

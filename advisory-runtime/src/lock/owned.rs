@@ -219,16 +219,8 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// connection of your own after an error of the body, pass the result as a value: `let
     /// (conn, result) = guard.finish(Ok::<_, Error>(result)).await?`.
     ///
-    /// # Locking
-    ///
-    /// Like [`LockGuard::finish`](crate::LockGuard::finish) under a session-level lock: one round
-    /// trip.
-    ///
-    /// # Errors
-    ///
-    /// The error of the result, unchanged. For an `Ok`: [`Error::LockLost`] if the lock was no
-    /// longer held, [`Error::HoldExceeded`], and [`Error::RolledBack`] or
-    /// [`Error::ForeignTransaction`] if a transaction was left open.
+    /// It sends the message of [`LockGuard::finish`](crate::LockGuard::finish) under a session-level
+    /// lock, and has its errors.
     ///
     /// # Cancel safety
     ///

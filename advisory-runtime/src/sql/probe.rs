@@ -33,7 +33,6 @@ pub(crate) fn is_rollback(is_interrupted: bool) -> String {
 const IS_ALONE: &str = "NOT EXISTS(SELECT 1 FROM pg_catalog.pg_foreign_server) \
      AND NOT EXISTS(SELECT 1 FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'citus')";
 
-/// Fails unless no other server commits parts of a transaction.
 pub(crate) fn commits_alone() -> String {
     fail_unless(IS_ALONE, "unknown")
 }
@@ -167,7 +166,6 @@ pub(crate) fn holds(least: usize, keys: &[Key], mode: Mode) -> String {
     fail_unless(&is_held(least, keys, mode), Marker::LockLost.text())
 }
 
-/// A condition: this session holds at least this many of the keys.
 fn is_held(least: usize, keys: &[Key], mode: Mode) -> String {
     format!("{least} OPERATOR(pg_catalog.<=) {}", own_count(keys, mode))
 }

@@ -106,24 +106,6 @@ impl<C: Connection> Observer<C> {
     /// # Panics
     ///
     /// If the call returns `Ok` or another error, or if it does not end in time.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, advisory_lock, lock_key, testing::Observer};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// #[advisory_lock(key = "export:<day>", name = "export", wait = "never")]
-    /// async fn export(conn: &mut AsyncPgConnection, day: i64) -> Result<(), Error> {
-    ///     Ok(())
-    /// }
-    ///
-    /// # async fn f(mut conn: AsyncPgConnection, other: AsyncPgConnection) {
-    /// let day = 7;
-    /// let key = lock_key!("export:<day: int>", name = "export");
-    /// Observer::new(other).assert_refused(key, export(&mut conn, day)).await;
-    /// # }
-    /// ```
     #[track_caller]
     pub fn assert_refused<F, T, E>(
         &mut self,
