@@ -3,11 +3,11 @@
 
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message};
+use crate::random::random;
 use crate::sql::{self, Arguments, probe};
 use crate::{Error, Key};
 use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The number of checks that the connections keep their sessions. A busy pooler assigns backends by
 /// chance.
@@ -218,14 +218,10 @@ async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Resu
 
 /// A key of each key space that no other session is likely to use, so that a refusal is conclusive.
 fn unlikely_keys() -> [Key; 2] {
-    let process = std::process::id();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or_default();
-    let nanoseconds = u64::from(now.subsec_nanos()) | now.as_secs() << 30;
-    // The multiplier of splitmix64 separates times that are close together.
-    let number = (nanoseconds ^ u64::from(process)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let bits = random();
+    let (first, second) = ((bits >> 32) as u32, (bits & 0xFFFF_FFFF) as u32);
     [
-        Key::BigInt(number.cast_signed()),
-        Key::IntInt(process.cast_signed(), now.subsec_nanos().cast_signed()),
+        Key::BigInt(bits.cast_signed()),
+        Key::IntInt(first.cast_signed(), second.cast_signed()),
     ]
 }
