@@ -86,8 +86,7 @@ impl Recorded {
     fn write(&mut self, line: &str) {
         if let Some(file) = &mut self.file {
             // One write for each line keeps the lines of several processes apart.
-            let written = file.write_all(line.as_bytes());
-            if let Err(error) = written {
+            if let Err(error) = file.write_all(line.as_bytes()) {
                 eprintln!("{FILE}: {error}");
                 self.file = None;
             }
