@@ -6,15 +6,15 @@
 //! | check | file |
 //! | --- | --- |
 //! | a standby, a pooler, a transaction that Diesel does not know of | `before_begin` below |
-//! | a body that ends its transaction by SQL | a mark, below; set in `lock/begin.rs`, read in `lock/way` |
+//! | a body that ends its transaction by SQL | marks below, called in `lock/begin.rs`, `lock/way` |
 //! | a body that leaves one of SQL open | `check_no_transaction` below, called in `lock/way` |
 //! | a try in a transaction that SQL has ended | `is_open` below, called in `lock/way` |
-//! | tasks that wait for themselves or for each other | `wait_graph`; also called in `lock/queue.rs` |
+//! | tasks that wait for themselves or each other | `wait_graph`, also called in `lock/queue.rs` |
 //! | a call that waits for its own turn in a queue | `bodies`, called in `lock/queue.rs` |
 //! | locks that are taken in two orders | `order` |
 //! | a body that leaves its connection idle | `idle` |
 //! | a call that waits for a lease of its own task | `lease/body_leases.rs` |
-//! | a body that takes a second connection from its pool | `pool.rs`; for blocking pools `expansion.rs` |
+//! | a body that takes a second connection from its pool | `pool.rs`; blocking: `expansion.rs` |
 //!
 //! They know the locks of a task from `bodies`, `connection_locks` and `lock_set`. A check that
 //! asks the server has its SQL in `sql/probe.rs` and its marker in `error/classify.rs`.

@@ -40,7 +40,8 @@ pub(crate) async fn is_pooled<D: Driver>(conn: &mut D, process: Option<i32>) -> 
 
 /// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` is `session`.
 pub(crate) fn check_session_mode() -> String {
-    let is_session = "COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session'";
+    let is_session = "COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') \
+         OPERATOR(pg_catalog.=) 'session'";
     sql::fail_unless(is_session, Marker::PooledSession.text())
 }
 

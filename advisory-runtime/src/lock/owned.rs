@@ -219,8 +219,8 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// connection of your own after an error of the body, pass the result as a value: `let
     /// (conn, result) = guard.finish(Ok::<_, Error>(result)).await?`.
     ///
-    /// It sends the message of [`LockGuard::finish`](crate::LockGuard::finish) under a session-level
-    /// lock, and has its errors.
+    /// It sends the message of [`LockGuard::finish`](crate::LockGuard::finish) under a
+    /// session-level lock, and has its errors.
     ///
     /// # Cancel safety
     ///
@@ -241,16 +241,16 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLockGuard<C, PgConnection> {
-    /// Asks the server whether this session still holds the lock, and returns [`Error::LockLost`] if
-    /// not. A blocking connection does not notice between two statements that it has ended.
+    /// Asks the server whether this session still holds the lock, and returns [`Error::LockLost`]
+    /// if not. A blocking connection does not notice between two statements that it has ended.
     pub fn check(&mut self) -> Result<(), Error> {
         let info = self.info();
         crate::driver::block_on(check(self.parts().0, &info))
     }
 
     /// Releases the lock, in one round trip. Returns the connection and the value of an `Ok`, or
-    /// the error; after an `Err` the connection is dropped. Its errors are those of an async guard's
-    /// `finish`.
+    /// the error; after an `Err` the connection is dropped. Its errors are those of an async
+    /// guard's `finish`.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
         crate::driver::block_on(self.end_with::<_, _, Error>(result))
     }
