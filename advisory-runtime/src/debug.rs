@@ -3,22 +3,27 @@
 //! Checks send messages of their own; a lock's messages are those of a release build. With
 //! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves like a release build.
 //!
-//! `order`, `self_deadlock` and `wait_graph` find deadlocks, `connection_locks` a session that
-//! already holds the lock, `idle` a body that leaves the connection idle. A setting that marks the transaction of a
-//! call shows whether the body has ended it. Two checks are elsewhere: leases that a body runs
-//! under, in `lease/body_leases.rs`, and a body that takes a second connection from its pool, in
-//! `pool.rs`.
+//! | check | file |
+//! | --- | --- |
+//! | a standby, a pooler, a transaction that Diesel does not know of | `before_begin` below |
+//! | a body that ends its transaction by SQL | marks below, called in `lock/begin.rs`, `lock/way` |
+//! | a body that leaves one of SQL open | `check_no_transaction` below, called in `lock/way` |
+//! | a try in a transaction that SQL has ended | `is_open` below, called in `lock/way` |
+//! | tasks that wait for themselves or each other | `wait_graph`, also called in `lock/queue.rs` |
+//! | a call that waits for its own turn in a queue | `bodies`, called in `lock/queue.rs` |
+//! | locks that are taken in two orders | `order` |
+//! | a body that leaves its connection idle | `idle` |
+//! | a call that waits for a lease of its own task | `lease/body_leases.rs` |
+//! | a body that takes a second connection from its pool | `pool.rs`; blocking: `expansion.rs` |
 //!
-//! A check before the lock is called from `before_begin`, which also looks for a standby and for a
-//! pooler, and one at the end from `lock/way`. One that asks the server has its SQL in
-//! `sql/probe.rs` and its marker in `error/classify.rs`.
+//! They know the locks of a task from `bodies`, `connection_locks` and `lock_set`. A check that
+//! asks the server has its SQL in `sql/probe.rs` and its marker in `error/classify.rs`.
 
 pub(crate) mod bodies;
 pub(crate) mod connection_locks;
 pub(crate) mod idle;
 mod lock_set;
 pub(crate) mod order;
-mod self_deadlock;
 pub(crate) mod wait_graph;
 
 pub(crate) use lock_set::LockSet;
@@ -45,9 +50,6 @@ pub(crate) fn is_on() -> bool {
 /// The state of the checks for one call. Empty in a release build.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// Marks the call's transaction on the server; a number that no other transaction of the
-    /// session has.
-    mark: u64,
     request: Option<Box<Request>>,
     /// True if the call needs a session of its own: for a session-level lock, or a stricter level.
     needs_session: bool,
@@ -61,19 +63,16 @@ pub(crate) struct Checks {
 
 impl Checks {
     pub(crate) fn new(address: usize, request: &Request, needs_session: bool) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         if !is_on() {
             return Self::default();
         }
-        let mark = next_mark();
-        let locks = LockSet::new(mark, request);
+        let locks = LockSet::new(NEXT.fetch_add(1, Ordering::Relaxed), request);
         Self {
-            mark,
             request: Some(Box::new(request.clone())),
             needs_session,
-            process: None,
-            waiting: None,
             locks: CallLocks::new(address, locks),
-            statements: Statements::none(),
+            ..Self::default()
         }
     }
 
@@ -94,12 +93,10 @@ impl Checks {
     }
 }
 
-/// Runs before a lock is asked for on the connection at this address, outside of a transaction or
-/// inside one of depth `outer`.
+/// Runs before a lock is asked for, outside of a transaction or inside one of depth `outer`.
 pub(crate) async fn before_begin<D: Driver>(
     conn: &mut D,
     checks: &mut Checks,
-    address: usize,
     outer: Option<NonZeroU32>,
 ) -> Result<(), Error> {
     let Some(request) = checks.request.as_deref() else {
@@ -119,10 +116,10 @@ pub(crate) async fn before_begin<D: Driver>(
             _ => {}
         }
     }
-    let waiting = before_wait(conn, checks, address, request).await;
+    let waiting = before_wait(conn, checks, request).await;
     // A deadlock of tasks has two orders, which belong in the record.
     if matches!(waiting, Ok(_) | Err(Error::TaskDeadlock { .. })) {
-        note_order(conn, checks, address, outer, request).await;
+        note_order(conn, checks, outer, request).await;
     }
     checks.waiting = waiting?;
     checks.process = conn.server_process().await;
@@ -134,15 +131,10 @@ pub(crate) async fn before_begin<D: Driver>(
 pub(crate) async fn before_wait<D: Driver>(
     conn: &mut D,
     checks: &Checks,
-    address: usize,
     request: &Request,
 ) -> Result<Option<Waiting>, Error> {
-    if self_deadlock::waits_forever(conn, address, request).await {
-        let lock = request.lock();
-        return Err(Error::SelfDeadlock { lock });
-    }
     match checks.locks.set() {
-        Some(locks) => wait_graph::wait(conn, address, request, locks).await,
+        Some(locks) => wait_graph::wait(conn, request, locks).await,
         None => Ok(None),
     }
 }
@@ -150,10 +142,10 @@ pub(crate) async fn before_wait<D: Driver>(
 async fn note_order<D: Driver>(
     conn: &mut D,
     checks: &Checks,
-    address: usize,
     outer: Option<NonZeroU32>,
     request: &Request,
 ) {
+    let address = std::ptr::from_mut(conn).addr();
     let mut left = connection_locks::doubtful(address);
     if !left.is_empty() {
         // Without a transaction nothing is left. A test's transaction keeps locks that the
@@ -192,19 +184,11 @@ async fn still_held<D: Driver>(
         .partition(|_| letters.next() == Some('1'))
 }
 
-fn next_mark() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 /// Marks the transaction, or savepoint, of this depth. If this fails, the check at the end does not
 /// find the mark.
 pub(crate) async fn set_mark<D: Driver>(conn: &mut D, checks: &Checks, depth: NonZeroU32) {
-    if is_on() {
-        drop(
-            conn.execute(&sql::probe::set_mark(depth, checks.mark))
-                .await,
-        );
+    if let Some(locks) = checks.locks.set() {
+        drop(conn.execute(&sql::probe::set_mark(depth, locks.id)).await);
     }
 }
 
@@ -213,8 +197,8 @@ pub(crate) async fn check_mark<D: Driver>(
     checks: &Checks,
     depth: NonZeroU32,
 ) -> QueryResult<()> {
-    if let Some(request) = checks.request.as_deref() {
-        let check = sql::probe::check_mark(depth, checks.mark, request);
+    if let (Some(request), Some(locks)) = (checks.request.as_deref(), checks.locks.set()) {
+        let check = sql::probe::check_mark(depth, locks.id, request);
         conn.execute(&check).await?;
     }
     Ok(())

@@ -23,12 +23,13 @@ pub(crate) use close_on_drop::CloseOnDrop;
 pub(crate) use park::{block_on, wait_at_most};
 pub(crate) use queries::Queries;
 #[cfg(feature = "diesel-async")]
+pub(crate) use queries::in_order;
+#[cfg(feature = "diesel-async")]
 pub(crate) use timer_thread::timeout;
 
 use crate::sql::try_lock::TryLock;
 use crate::sql::unlock::Unlock;
 use diesel::QueryResult;
-#[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
 use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
 use std::num::NonZeroU32;
@@ -84,10 +85,8 @@ pub trait Driver: Send + Sized {
 
     fn status(&mut self) -> &mut TransactionManagerStatus;
 
-    #[cfg(all(debug_assertions, feature = "tracing"))]
     fn instrumentation(&mut self) -> &mut dyn Instrumentation;
 
-    #[cfg(all(debug_assertions, feature = "tracing"))]
     fn set_instrumentation(&mut self, instrumentation: impl Instrumentation);
 
     /// Returns whether Diesel would make a pool discard the connection. An open transaction counts

@@ -38,18 +38,6 @@ impl lease::Error {
     /// [`advisory_runtime::Error::find`] does for a lock's.
     ///
     /// [`advisory_runtime::Error::find`]: crate::Error::find
-    ///
-    /// ```
-    /// use advisory_runtime::lease;
-    ///
-    /// fn status(error: &diesel::result::Error) -> u16 {
-    ///     match lease::Error::find(error) {
-    ///         Some(lease) if lease.is_done() => 200,
-    ///         Some(lease) if lease.is_held() => 503,
-    ///         _ => 500,
-    ///     }
-    /// }
-    /// ```
     #[must_use]
     pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e, Self>> {
         find(error)
@@ -67,7 +55,6 @@ impl claim::Error {
     }
 }
 
-/// Finds a product's error in an error of another type.
 pub(crate) fn find<'e, E: ProductError>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> Option<ErrorRef<'e, E>> {

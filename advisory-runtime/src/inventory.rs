@@ -73,24 +73,11 @@ impl std::error::Error for InventoryError {
 /// # Errors
 ///
 /// [`InventoryError::Unreadable`], for example if the file was deleted; [`InventoryError::Record`].
-///
-/// # Examples
-///
-/// ```
-/// for site in advisory_runtime::inventory::sites()? {
-///     println!("{}::{} takes {:?}", site.module, site.function, site.written);
-/// }
-/// # Ok::<(), advisory_runtime::inventory::InventoryError>(())
-/// ```
 pub fn sites() -> Result<Vec<Site>, InventoryError> {
     Site::find_all(&program()?).map_err(InventoryError::Record)
 }
 
-/// Reads the claims of the running program from its own file, sorted: every `#[derive(Claim)]`.
-///
-/// # Errors
-///
-/// Those of [`sites`].
+/// Like [`sites`], for the claims of the running program: every `#[derive(Claim)]`.
 pub fn claims() -> Result<Vec<ClaimSite>, InventoryError> {
     ClaimSite::find_all(&program()?).map_err(InventoryError::Record)
 }
@@ -156,15 +143,10 @@ fn more(count: usize) -> String {
 }
 
 fn place(site: &Site) -> String {
-    let Site {
-        krate,
-        file,
-        line,
-        kind,
-        function,
-        ..
-    } = site;
-    format!("{krate}: {file}:{line} ({kind} `{function}`)")
+    format!(
+        "{}: {}:{} ({} `{}`)",
+        site.krate, site.file, site.line, site.kind, site.function
+    )
 }
 
 #[cfg(test)]

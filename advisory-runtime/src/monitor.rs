@@ -179,15 +179,11 @@ pub async fn cancel<C: crate::Connection>(
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits
 /// for the end for up to five seconds.
 ///
-/// A later backend with the same process id is left alone, as by [`cancel`].
+/// A later backend with the same process id is left alone, as by [`cancel`], whose errors it has.
 ///
 /// # Locking
 ///
 /// `SELECT pg_terminate_backend(pid, 5000)`. Its client sees SQLSTATE 57P01, or a lost connection.
-///
-/// # Errors
-///
-/// Those of [`cancel`].
 ///
 /// # Cancel safety
 ///

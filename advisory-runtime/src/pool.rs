@@ -53,19 +53,12 @@ pub trait Pool: Sync {
     where
         Self: 'p;
 
-    /// Gets a connection.
-    ///
-    /// # Errors
-    ///
-    /// [`PoolError::new`] of the pool's own error.
+    /// Gets a connection, or [`PoolError::new`] of the pool's own error.
     fn connection(&self) -> impl Future<Output = Result<Self::Connection<'_>, PoolError>> + Send;
 
-    /// Gets a connection that does not borrow the pool, for
-    /// [`session::acquire_from`](crate::session::acquire_from), which stores it with its lock.
-    ///
-    /// # Errors
-    ///
-    /// [`PoolError::new`] of the pool's own error. The default implementation always fails.
+    /// Like [`connection`](Self::connection), for one that does not borrow the pool:
+    /// [`session::acquire_from`](crate::session::acquire_from) stores it with its lock. The default
+    /// implementation always fails.
     fn owned_connection(
         &self,
     ) -> impl Future<Output = Result<Self::Connection<'static>, PoolError>> + Send
@@ -78,11 +71,8 @@ pub trait Pool: Sync {
 
     /// Opens a connection like the pool's that the pool does not count. Leases and claims are
     /// renewed on it while bodies hold all of the pool's connections, or block the threads of these
-    /// connections.
-    ///
-    /// # Errors
-    ///
-    /// [`PoolError::dedicated`] of the pool's own error. The default implementation always fails.
+    /// connections. The error is [`PoolError::dedicated`] of the pool's own; the default
+    /// implementation always fails.
     fn dedicated(&self) -> impl Future<Output = Result<AsyncPgConnection, PoolError>> + Send {
         let none = "this pool opens no connection outside of its count";
         std::future::ready(Err(PoolError::dedicated(none)))

@@ -3,11 +3,11 @@
 
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message};
-use crate::sql::{self, probe};
+use crate::random::random;
+use crate::sql::{self, Arguments, probe};
 use crate::{Error, Key};
 use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The number of checks that the connections keep their sessions. A busy pooler assigns backends by
 /// chance.
@@ -40,11 +40,9 @@ pub(crate) async fn is_pooled<D: Driver>(conn: &mut D, process: Option<i32>) -> 
 
 /// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` is `session`.
 pub(crate) fn check_session_mode() -> String {
-    format!(
-        "SELECT CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session' \
-         THEN '1' ELSE '{}' END AS pg_catalog.int4)",
-        Marker::PooledSession.text()
-    )
+    let is_session = "COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') \
+         OPERATOR(pg_catalog.=) 'session'";
+    sql::fail_unless(is_session, Marker::PooledSession.text())
 }
 
 /// Refuses a session behind a pooler whose mode is not known, with an error that has
@@ -118,22 +116,26 @@ async fn probe<D: Driver>(
 ) -> Result<(), Error> {
     // The answer is about the server, and not about a lock.
     let lock = "".into();
-    if !is_primary(first).await? {
+    if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
         return Err(Error::Standby { lock });
     }
-    let (Some(own), Some(other)) = (backend(first).await?, backend(second).await?) else {
+    let backends = (backend(first).await?, backend(second).await?);
+    let (Some((own, own_is_of_citus)), Some((other, other_is_of_citus))) = backends else {
         return Err(Error::PooledSession { lock });
     };
-    // An address can lead to several nodes.
-    for (conn, backend) in [(&mut *first, &own), (&mut *second, &other)] {
-        if backend.is_of_citus && !is_coordinator(conn).await? {
+    // An address can lead to several nodes. The locks of any but the coordinator are its own.
+    for (conn, is_of_citus) in [(&mut *first, own_is_of_citus), (second, other_is_of_citus)] {
+        if is_of_citus && !holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await? {
             return Err(Error::NotCoordinator);
         }
     }
     // Before any lock is taken: if sessions are shared, this client may never get the session of
     // its lock again.
-    if !keep_sessions([(first, own.process), (second, other.process)]).await? {
-        return Err(Error::PooledSession { lock });
+    for _ in 0..ROUNDS {
+        // With a single backend, the second transaction would wait forever.
+        if own == other || !keep_backends([(&mut *first, own), (&mut *second, other)]).await? {
+            return Err(Error::PooledSession { lock });
+        }
     }
     *has_tried = true;
     for key in unlikely_keys() {
@@ -147,7 +149,9 @@ async fn probe<D: Driver>(
 /// Returns whether the second session is refused a lock that the first one holds. Neither holds it
 /// afterwards.
 async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<bool, Error> {
-    let (take, release) = (probe::try_session(key), probe::unlock_session(key));
+    let key = Arguments(key);
+    let take = format!("pg_catalog.pg_try_advisory_lock({key})");
+    let release = format!("pg_catalog.pg_advisory_unlock({key})");
     let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
     let is_refused = holds(second, &take, Marker::NotAvailable).await?;
     if !is_refused {
@@ -155,17 +159,6 @@ async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<
     }
     let is_released = holds(first, &format!("NOT {release}"), Marker::LockLost).await?;
     Ok(is_taken && is_refused && is_released)
-}
-
-async fn keep_sessions<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Error> {
-    let [(first, own), (second, other)] = conns;
-    for _ in 0..ROUNDS {
-        // With a single backend, the second transaction would wait forever.
-        if own == other || !keep_backends([(&mut *first, own), (&mut *second, other)]).await? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Returns whether each connection still has its backend after both had a transaction open, and the
@@ -192,46 +185,24 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
     Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
 }
 
-async fn is_primary<D: Driver>(conn: &mut D) -> Result<bool, Error> {
-    holds(conn, probe::IN_RECOVERY, Marker::Standby).await
-}
-
 async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
 }
 
-/// Returns whether a node of a Citus cluster is its coordinator. The other nodes' locks are their
-/// own.
-async fn is_coordinator<D: Driver>(conn: &mut D) -> Result<bool, Error> {
-    holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await
-}
-
-struct Backend {
-    process: i32,
-    is_of_citus: bool,
-}
-
-/// The backend that answers. `None` if it could not prepare the query, because another client of a
-/// pooler has used it.
-async fn backend<D: Driver>(conn: &mut D) -> Result<Option<Backend>, Error> {
+/// The process of the backend that answers, and whether it is a node of Citus. `None` if it could
+/// not prepare the query, because another client of a pooler has used it.
+async fn backend<D: Driver>(conn: &mut D) -> Result<Option<(i32, bool)>, Error> {
     conn.execute("BEGIN").await.map_err(Error::Database)?;
     let answer = conn.query_text(probe::PID_AND_CITUS).await;
     conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
     match answer {
-        Ok(answer) => Ok(answer.as_deref().and_then(Backend::of)),
+        Ok(answer) => Ok(answer.and_then(|answer| {
+            let process = answer.strip_suffix(" citus");
+            let is_of_citus = process.is_some();
+            Some((process.unwrap_or(&answer).parse().ok()?, is_of_citus))
+        })),
         Err(source) if has_only_message(&source) => Ok(None),
         Err(source) => Err(Error::Database(source)),
-    }
-}
-
-impl Backend {
-    /// Reads `1234`, or `1234 citus`.
-    fn of(answer: &str) -> Option<Self> {
-        let process = answer.strip_suffix(" citus");
-        Some(Self {
-            process: process.unwrap_or(answer).parse().ok()?,
-            is_of_citus: process.is_some(),
-        })
     }
 }
 
@@ -245,14 +216,10 @@ async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Resu
 
 /// A key of each key space that no other session is likely to use, so that a refusal is conclusive.
 fn unlikely_keys() -> [Key; 2] {
-    let process = std::process::id();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.unwrap_or_default();
-    let nanoseconds = u64::from(now.subsec_nanos()) | now.as_secs() << 30;
-    // The multiplier of splitmix64 separates times that are close together.
-    let number = (nanoseconds ^ u64::from(process)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let bits = random();
+    let (first, second) = ((bits >> 32) as u32, (bits & 0xFFFF_FFFF) as u32);
     [
-        Key::BigInt(number.cast_signed()),
-        Key::IntInt(process.cast_signed(), now.subsec_nanos().cast_signed()),
+        Key::BigInt(bits.cast_signed()),
+        Key::IntInt(first.cast_signed(), second.cast_signed()),
     ]
 }

@@ -112,13 +112,9 @@ impl TraceContext {
 #[cfg(feature = "tracing")]
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            trace_id,
-            span_id,
-            flags,
-        } = *self;
-        let (trace_id, span_id) = (u128::from_be_bytes(trace_id), u64::from_be_bytes(span_id));
-        write!(f, "00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
+        let trace_id = u128::from_be_bytes(self.trace_id);
+        let span_id = u64::from_be_bytes(self.span_id);
+        write!(f, "00-{trace_id:032x}-{span_id:016x}-{:02x}", self.flags)
     }
 }
 

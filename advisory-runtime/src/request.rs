@@ -309,11 +309,9 @@ impl Request {
 
 impl<K: LockKey> From<K> for Request {
     fn from(key: K) -> Self {
-        let request = Self::new(key);
-        Self {
-            origin: request.origin.clone().without_place(),
-            ..request
-        }
+        let mut request = Self::new(key);
+        request.origin = request.origin.without_place();
+        request
     }
 }
 

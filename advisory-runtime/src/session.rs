@@ -71,18 +71,9 @@ pub fn acquire<C: Connection>(
 /// The connection is an `AsyncPgConnection`, or a pooled one by value: deadpool's `Object`, or the
 /// result of bb8's `get_owned`.
 ///
-/// # Locking
-///
-/// Like [`acquire`]. Held until [`finish`](crate::OwnedLockGuard::finish), until the guard is
-/// dropped, or until the session ends.
-///
-/// # Errors
-///
-/// Those of [`acquire`]. The error also returns the connection.
-///
-/// # Cancel safety
-///
-/// Dropping the future closes the connection. No lock and, without a pooler, no waiter is left.
+/// It sends what [`acquire`] sends, and is as cancel safe. Its errors also return the connection.
+/// The lock is held until [`finish`](crate::OwnedLockGuard::finish), until the guard is dropped, or
+/// until the session ends.
 ///
 /// # Examples
 ///

@@ -7,6 +7,9 @@
 //! `#[advisory_lock(…, scope = "xact")]` expands to these calls. There is no function that takes a
 //! closure: the future of a generic function that takes an async closure is not `Send`.
 //!
+//! Dropping the future of one of these functions before it is ready closes the connection, and with
+//! it the transaction around the call; see [`begin`].
+//!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, xact};
 //! use diesel_async::AsyncPgConnection;
@@ -105,11 +108,6 @@ pub fn begin<C: Connection>(
 /// goes on. With [`Wait::Never`](crate::Wait::Never) and one key there is no savepoint, and
 /// [`Error::Database`] leaves a failed transaction.
 ///
-/// # Cancel safety
-///
-/// Not cancel safe for the connection: dropping the future before it is ready closes the
-/// connection, and with it the transaction, as for [`begin`].
-///
 /// # Examples
 ///
 /// ```no_run
@@ -168,11 +166,6 @@ pub fn lock<C: Connection>(
 /// is closed. With a pooler that does not track prepared statements and is not recognized, another
 /// client's statement can answer: that is such an error, and never counts as the lock. Only debug
 /// builds notice that the program ended the transaction by SQL while Diesel still counts it.
-///
-/// # Cancel safety
-///
-/// Not cancel safe for the connection: dropping the future before it is ready closes the
-/// connection, and with it the transaction, as for [`begin`].
 ///
 /// # Examples
 ///

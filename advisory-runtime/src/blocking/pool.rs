@@ -26,20 +26,15 @@ pub trait Pool {
     /// A connection of the pool, which does not borrow the pool.
     type Connection: Connection;
 
-    /// Gets a connection.
-    ///
-    /// # Errors
-    ///
-    /// The pool's own error, in [`PoolError::new`].
+    /// Gets a connection, or [`PoolError::new`] of the pool's own error.
     fn connection(&self) -> Result<Self::Connection, PoolError>;
 
     /// Opens a connection that the pool does not count. A lease or a claim is renewed on it while
-    /// bodies hold all of the pool's connections.
+    /// bodies hold all of the pool's connections. The error is [`PoolError::dedicated`] of the
+    /// connection's own.
     ///
-    /// # Errors
-    ///
-    /// The error of the connection, in [`PoolError::dedicated`]. The default implementation always
-    /// fails, also for r2d2, which counts every connection: give it a URL with [`WithUrl`].
+    /// The default implementation always fails, also for r2d2, which counts every connection: give
+    /// it a URL with [`WithUrl`].
     fn dedicated(&self) -> Result<PgConnection, PoolError> {
         let none = "this pool opens no connection outside of its count";
         Err(PoolError::dedicated(none))

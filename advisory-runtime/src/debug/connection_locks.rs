@@ -16,18 +16,13 @@ static CONNECTIONS: Mutex<BTreeMap<usize, Vec<Entry>>> = Mutex::new(BTreeMap::ne
 /// Beyond this number, connections that hold only doubtful locks are forgotten.
 const MOST: usize = 1_024;
 
-#[derive(Debug)]
-struct Entry {
-    held: HeldHere,
-    state: CallState,
-}
-
 #[derive(Clone, Debug)]
-pub(super) struct HeldHere {
+pub(super) struct Entry {
     pub(super) locks: Arc<LockSet>,
     /// The permit that was taken, for a lock with permits.
     pub(super) permit: Option<Key>,
     pub(super) process: Option<u32>,
+    state: CallState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +45,8 @@ pub(crate) struct CallLocks(Option<Box<Entered>>);
 struct Entered {
     address: usize,
     locks: Arc<LockSet>,
+    /// Once the locks of a transaction are held.
     depth: Option<NonZeroU32>,
-    is_held: bool,
 }
 
 impl CallLocks {
@@ -60,7 +55,6 @@ impl CallLocks {
             address,
             locks: Arc::new(locks),
             depth: None,
-            is_held: false,
         })))
     }
 
@@ -75,19 +69,16 @@ impl CallLocks {
         process: Option<u32>,
     ) {
         if let Some(entered) = &mut self.0 {
-            (entered.depth, entered.is_held) = (depth, true);
+            entered.depth = depth;
             let mut connections = connections();
             if connections.len() > MOST {
                 connections.retain(|_, entries| entries.iter().any(Entry::runs));
             }
             let entries = connections.entry(entered.address).or_default();
-            let locks = Arc::clone(&entered.locks);
             entries.push(Entry {
-                held: HeldHere {
-                    locks,
-                    permit,
-                    process,
-                },
+                locks: Arc::clone(&entered.locks),
+                permit,
+                process,
                 state: CallState::Runs(depth),
             });
         }
@@ -101,7 +92,7 @@ impl CallLocks {
                 // stays doubtful.
                 let is_own =
                     matches!(entry.state, CallState::Left(depth) if Some(depth) == entered.depth);
-                if is_own || entry.held.locks.id == entered.locks.id {
+                if is_own || entry.locks.id == entered.locks.id {
                     entry.state = CallState::Left(outer);
                 }
             }
@@ -111,9 +102,9 @@ impl CallLocks {
 
 impl Drop for CallLocks {
     fn drop(&mut self) {
-        if let Some(entered) = self.0.take().filter(|entered| entered.is_held) {
+        if let Some(entered) = self.0.take() {
             retain(entered.address, |entry| match entry.state {
-                CallState::Runs(_) => entry.held.locks.id != entered.locks.id,
+                CallState::Runs(_) => entry.locks.id != entered.locks.id,
                 // The savepoint that it was left to is gone with this one's transaction.
                 CallState::Left(depth) => entered.depth.is_none_or(|own| depth < own),
             });
@@ -133,9 +124,7 @@ impl Entry {
             return true;
         };
         all.iter().any(|other| match other.state {
-            CallState::Runs(Some(body)) if self.held.locks.id > other.held.locks.id => {
-                depth == body
-            }
+            CallState::Runs(Some(body)) if self.locks.id > other.locks.id => depth == body,
             CallState::Runs(Some(body)) => depth < body,
             CallState::Runs(None) | CallState::Left(_) => false,
         })
@@ -153,32 +142,32 @@ fn retain(address: usize, keeps: impl FnMut(&Entry) -> bool) {
 }
 
 pub(crate) fn certain(address: usize) -> Vec<Arc<LockSet>> {
-    select(address, true, |held| Arc::clone(&held.locks))
+    select(address, true, |entry| Arc::clone(&entry.locks))
 }
 
 /// Like [`certain`], with the permit and the server process.
-pub(super) fn held_here(address: usize) -> Vec<HeldHere> {
+pub(super) fn held_here(address: usize) -> Vec<Entry> {
     select(address, true, Clone::clone)
 }
 
 /// The locks that the connection may still hold.
 pub(crate) fn doubtful(address: usize) -> Vec<Arc<LockSet>> {
-    select(address, false, |held| Arc::clone(&held.locks))
+    select(address, false, |entry| Arc::clone(&entry.locks))
 }
 
-fn select<T>(address: usize, is_certain: bool, what: impl Fn(&HeldHere) -> T) -> Vec<T> {
+fn select<T>(address: usize, is_certain: bool, what: impl Fn(&Entry) -> T) -> Vec<T> {
     let connections = connections();
     let entries = connections.get(&address).map_or(&[][..], Vec::as_slice);
     let selected = entries
         .iter()
         .filter(|entry| entry.is_certain(entries) == is_certain);
-    selected.map(|entry| what(&entry.held)).collect()
+    selected.map(what).collect()
 }
 
 pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
     if !gone.is_empty() {
         retain(address, |entry| {
-            gone.iter().all(|gone| gone.id != entry.held.locks.id)
+            gone.iter().all(|gone| gone.id != entry.locks.id)
         });
     }
 }

@@ -29,10 +29,6 @@ mod ignored {
 
     #[expect(clippy::unused_self, reason = "there is nothing to know")]
     impl Statements {
-        pub(crate) const fn none() -> Self {
-            Self
-        }
-
         pub(crate) const fn follow<D: Driver>(_: &mut D) -> Self {
             Self
         }

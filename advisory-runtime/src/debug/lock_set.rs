@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 #[derive(Debug)]
 pub(crate) struct LockSet {
-    /// Grows with each request.
+    /// Grows with each request; marks the call's transaction on the server.
     pub(crate) id: u64,
     pub(crate) locks: Vec<(Slot, Lock)>,
     pub(crate) mode: Mode,
@@ -26,7 +26,10 @@ pub(crate) struct LockSet {
 pub(crate) enum Slot {
     Key(Key),
     /// The row of a lease, by its key's hash.
-    #[cfg(feature = "diesel-async")]
+    #[cfg_attr(
+        not(feature = "diesel-async"),
+        expect(dead_code, reason = "there are no leases")
+    )]
     Lease([u8; 32]),
 }
 
@@ -90,7 +93,6 @@ impl LockSet {
             .iter()
             .filter_map(move |(slot, lock)| match slot {
                 Slot::Key(key) => Some((permit.unwrap_or(*key), lock.text.clone())),
-                #[cfg(feature = "diesel-async")]
                 Slot::Lease(_) => None,
             })
     }

@@ -86,8 +86,7 @@ impl Recorded {
     fn write(&mut self, line: &str) {
         if let Some(file) = &mut self.file {
             // One write for each line keeps the lines of several processes apart.
-            let written = file.write_all(line.as_bytes());
-            if let Err(error) = written {
+            if let Err(error) = file.write_all(line.as_bytes()) {
                 eprintln!("{FILE}: {error}");
                 self.file = None;
             }
@@ -124,7 +123,7 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
             }
         }
         for held in &there {
-            // A lock under itself is a deadlock of one task, which `self_deadlock` reports.
+            // A lock under itself is a deadlock of one task, which `wait_graph` reports.
             let others = held.locks.iter().filter(|(other, _)| other != slot);
             for (_, other) in others {
                 recorded.add((other, held), (lock, asked), &[]);

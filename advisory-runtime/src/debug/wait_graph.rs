@@ -1,14 +1,13 @@
-//! Detection of tasks of this process that wait for each other through their own connections. The
-//! server sees no cycle there: the session that holds a lock is idle, while its task waits on
-//! another session.
+//! Detection of tasks of this process that wait for themselves or for each other, each on a
+//! connection of its own. The server sees no cycle there: the session that holds a lock is idle,
+//! while its task waits on another session.
 //!
 //! Each call that waits without a limit is a node. It has the locks that the call asks for, and
 //! those that its task holds meanwhile: the locks of the bodies that the thread is polling, and the
 //! turns of their `queue`s. The call that closes a cycle is refused.
 
 use super::bodies::addresses_of_bodies;
-use super::connection_locks::{self, HeldHere};
-use super::{LockSet, is_on};
+use super::{LockSet, connection_locks, is_on};
 use crate::driver::Driver;
 use crate::request::CallSite;
 use crate::{Error, Key, Mode, Request, Wait, sql};
@@ -81,13 +80,6 @@ struct Edge<'n> {
     held: &'n Held,
 }
 
-impl Edge<'_> {
-    /// Returns whether the server sees the wait of the task that holds it.
-    fn is_seen(&self) -> bool {
-        self.held.is_here && !self.to.is_poll
-    }
-}
-
 /// Waiting calls, and a test of whether a lock of their tasks is known to be in one database.
 struct Graph<'n> {
     nodes: Vec<&'n Node>,
@@ -145,8 +137,9 @@ impl<'n> Graph<'n> {
         let lock = request.lock();
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
-        let is_hidden = !way.iter().all(Edge::is_seen);
-        (is_found && is_hidden).then(|| {
+        // The server sees the wait of a session, with the locks that this session holds.
+        let is_seen = |edge: &Edge<'_>| edge.held.is_here && !edge.to.is_poll;
+        (is_found && !way.iter().all(is_seen)).then(|| {
             let cycle = text(node, &way);
             Error::TaskDeadlock { lock, cycle }
         })
@@ -167,14 +160,14 @@ impl<'n> Graph<'n> {
         }
         false
     }
+}
 
-    fn locks(&self) -> Vec<(Key, u32)> {
-        let held = self.nodes.iter().flat_map(|node| &node.held);
-        let mut locks: Vec<_> = held.filter_map(Held::lock).collect();
-        locks.sort_unstable();
-        locks.dedup();
-        locks
-    }
+/// The locks of known processes, each once.
+fn locks<'h>(held: impl Iterator<Item = &'h Held>) -> Vec<(Key, u32)> {
+    let mut locks: Vec<_> = held.filter_map(Held::lock).collect();
+    locks.sort_unstable();
+    locks.dedup();
+    locks
 }
 
 fn text(first: &Node, way: &[Edge<'_>]) -> String {
@@ -215,16 +208,12 @@ fn held_meanwhile(address: Option<usize>) -> Vec<Held> {
     addresses.dedup();
     let mut all = Vec::new();
     for other in addresses {
-        for held in connection_locks::held_here(other) {
-            let HeldHere {
-                locks,
-                permit,
-                process,
-            } = held;
-            let held = locks.keys_and_names(permit).map(|(key, name)| Held {
+        for entry in connection_locks::held_here(other) {
+            let locks = entry.locks;
+            let held = locks.keys_and_names(entry.permit).map(|(key, name)| Held {
                 key,
                 mode: Some(locks.mode),
-                process,
+                process: entry.process,
                 is_here: address == Some(other),
                 name,
                 place: locks.place,
@@ -252,17 +241,20 @@ fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item 
 }
 
 /// Notes that a call waits at the server, if it does so without a limit while its task holds
-/// something. The error is that of a call that closes a cycle.
+/// something. The error is that of a call that waits for its own task, or closes a cycle.
 pub(super) async fn wait<D: Driver>(
     conn: &mut D,
-    address: usize,
     request: &Request,
     locks: &LockSet,
 ) -> Result<Option<Waiting>, Error> {
     if request.limit().is_some() {
         return Ok(None);
     }
-    let mut held = held_meanwhile(Some(address));
+    let mut held = held_meanwhile(Some(std::ptr::from_mut(conn).addr()));
+    if waits_for_itself(conn, request, &held).await {
+        let lock = request.lock();
+        return Err(Error::SelfDeadlock { lock });
+    }
     if locks.has_turn {
         held.extend(turns(locks, |_| true));
     }
@@ -302,11 +294,32 @@ pub(super) async fn wait<D: Driver>(
     Ok(Some(waiting))
 }
 
+/// Returns whether the call waits for a lock that its own task holds on another connection. With a
+/// pooler between the call and the server too: only the process of the connection that holds the
+/// lock must be known.
+async fn waits_for_itself<D: Driver>(conn: &mut D, request: &Request, held: &[Held]) -> bool {
+    // Another permit can come free.
+    if !request.permits.is_empty() {
+        return false;
+    }
+    let mode = Some(request.mode);
+    let held = held.iter().filter(|held| {
+        let mut keys = request.keys.iter();
+        !held.is_here && keys.any(|key| held.excludes(*key, mode))
+    });
+    let held = locks(held);
+    // The same number may be held in another database.
+    !held.is_empty()
+        && has_no_limit(conn, request).await
+        && !held_in_database(conn, &held).await.is_empty()
+}
+
 /// The locks of calls that may keep each other waiting, if there may be a cycle with this one.
 fn possible_cycle(waiting: &Waiting, request: &Request) -> Option<Vec<(Key, u32)>> {
     let nodes = waits().clone();
     let graph = Graph::new(&nodes, waiting, &|_| true);
-    graph.deadlock(waiting, request).map(|_| graph.locks())
+    let held = graph.nodes.iter().flat_map(|node| &node.held);
+    graph.deadlock(waiting, request).map(|_| locks(held))
 }
 
 /// Like [`wait`], for a call that waits for its turn in the queue of a key, and holds the turns of
@@ -345,7 +358,7 @@ pub(crate) fn wait_for_turn(
 }
 
 /// Returns whether the session does not limit the wait of a request that has no limit of its own.
-pub(super) async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> bool {
+async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> bool {
     if request.budget() == Wait::Forever {
         return true;
     }
@@ -353,10 +366,7 @@ pub(super) async fn has_no_limit<D: Driver>(conn: &mut D, request: &Request) -> 
     matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
 }
 
-pub(super) async fn held_in_database<D: Driver>(
-    conn: &mut D,
-    locks: &[(Key, u32)],
-) -> Vec<(Key, u32)> {
+async fn held_in_database<D: Driver>(conn: &mut D, locks: &[(Key, u32)]) -> Vec<(Key, u32)> {
     let mut confirmed = Vec::new();
     for some in locks.chunks(MOST) {
         let answer = conn.query_text(&sql::probe::held_by(some)).await;

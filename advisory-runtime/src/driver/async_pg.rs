@@ -1,11 +1,10 @@
 //! diesel-async's connection as a [`Driver`].
 
-use super::queries::{execute_any, in_order};
-use super::{Driver, Queries as _, can_be_of_a_process, cancel, timeout};
+use super::queries::execute_any;
+use super::{Driver, Queries as _, can_be_of_a_process, cancel, in_order, timeout};
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::QueryResult;
-#[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
 use diesel::connection::TransactionManagerStatus;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -85,12 +84,10 @@ impl Driver for AsyncPgConnection {
         <AnsiTransactionManager as TransactionManager<Self>>::transaction_manager_status_mut(self)
     }
 
-    #[cfg(all(debug_assertions, feature = "tracing"))]
     fn instrumentation(&mut self) -> &mut dyn Instrumentation {
         AsyncConnection::instrumentation(self)
     }
 
-    #[cfg(all(debug_assertions, feature = "tracing"))]
     fn set_instrumentation(&mut self, instrumentation: impl Instrumentation) {
         AsyncConnection::set_instrumentation(self, instrumentation);
     }

@@ -6,7 +6,6 @@ use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::connection::{
     AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
 };
-#[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::{Connection, Instrumentation};
 use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
@@ -59,12 +58,10 @@ impl Driver for PgConnection {
         AnsiTransactionManager::transaction_manager_status_mut(self)
     }
 
-    #[cfg(all(debug_assertions, feature = "tracing"))]
     fn instrumentation(&mut self) -> &mut dyn Instrumentation {
         Connection::instrumentation(self)
     }
 
-    #[cfg(all(debug_assertions, feature = "tracing"))]
     fn set_instrumentation(&mut self, instrumentation: impl Instrumentation) {
         Connection::set_instrumentation(self, instrumentation);
     }

@@ -36,7 +36,6 @@ static TLS: OnceLock<Box<dyn Fn(CancelToken) -> Job + Send + Sync>> = OnceLock::
 ///
 /// The first call counts; `false` says that there was one before. Use the connector that you give
 /// to `tokio_postgres::connect`.
-///
 pub fn use_tls<T>(tls: T) -> bool
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,

@@ -217,11 +217,8 @@ mod tests {
         let mut written = Written::answered(b"");
         for request in requests {
             let mut context = Context::from_waker(Waker::noop());
-            assert!(
-                Pin::new(&mut written)
-                    .poll_write(&mut context, request)
-                    .is_ready()
-            );
+            let sent = Pin::new(&mut written).poll_write(&mut context, request);
+            assert!(sent.is_ready());
         }
         written
     }

@@ -17,7 +17,6 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Blocks until the future is ready, or the time has passed.
 pub(crate) fn wait_at_most<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     // A future whose steps are all blocking calls is ready at once, and needs no waker.

@@ -179,30 +179,25 @@ impl Queries for diesel::PgConnection {
 /// Polls both futures until they are ready, always the first one first: what they send is sent in
 /// this order.
 #[cfg(feature = "diesel-async")]
-pub(super) async fn in_order<A: Future, B: Future>(
+pub(crate) async fn in_order<A: Future, B: Future>(
     mut first: Pin<&mut A>,
     mut second: Pin<&mut B>,
 ) -> (A::Output, B::Output) {
-    let (mut one, mut other) = (None, None);
-    poll_fn(|context| {
-        if one.is_none()
-            && let Poll::Ready(output) = first.as_mut().poll(context)
-        {
-            one = Some(output);
-        }
+    let mut other = None;
+    let one = poll_fn(|context| {
+        let one = first.as_mut().poll(context);
         if other.is_none()
             && let Poll::Ready(output) = second.as_mut().poll(context)
         {
             other = Some(output);
         }
-        if one.is_none() || other.is_none() {
-            return Poll::Pending;
-        }
-        one.take()
-            .zip(other.take())
-            .map_or(Poll::Pending, Poll::Ready)
+        one
     })
-    .await
+    .await;
+    match other {
+        Some(other) => (one, other),
+        None => (one, second.await),
+    }
 }
 
 /// Sends a message, if it is not empty.

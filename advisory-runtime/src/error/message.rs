@@ -39,7 +39,7 @@ impl fmt::Display for Error {
                 f,
                 "advisory lock `{lock}` was requested inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
                  see what earlier holders wrote: take the lock before the transaction, or begin it as READ COMMITTED if the \
-                level is only the role's default"
+                 level is only the role's default"
             ),
             Self::ForeignTransaction { lock } => write!(
                 f,
@@ -116,9 +116,7 @@ impl fmt::Display for Error {
                 "the server is a worker node of Citus, whose advisory locks sessions at other nodes do not see: connect to the \
                  coordinator",
             ),
-            Self::BrokenConnection { lock } => {
-                common(CommonMessage::BrokenConnection, lock, f)
-            }
+            Self::BrokenConnection { lock } => common(CommonMessage::BrokenConnection, lock, f),
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
                 "the call under advisory lock `{lock}` took longer than {max_hold:?}, and its open transaction was rolled back; do less \
@@ -131,9 +129,7 @@ impl fmt::Display for Error {
                 "the call under advisory lock `{lock}` ended its transaction itself, so the lock was not held until the \
                  end: remove COMMIT and ROLLBACK from it"
             ),
-            Self::CommitUnknown { lock, .. } => {
-                common(CommonMessage::CommitUnknown, lock, f)
-            }
+            Self::CommitUnknown { lock, .. } => common(CommonMessage::CommitUnknown, lock, f),
             Self::NotInTransaction { lock } => write!(
                 f,
                 "advisory lock `{lock}` was requested outside of a transaction, where it would be released at once: call \

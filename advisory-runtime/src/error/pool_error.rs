@@ -29,8 +29,7 @@ impl PoolError {
     pub fn dedicated(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self {
             wanted: "could not open a connection outside the pool",
-            is_inside_body: false,
-            source: source.into(),
+            ..Self::new(source)
         }
     }
 

@@ -92,15 +92,6 @@ pub struct Tool {
 
 /// Returns the tools that lock this key in a database of this name. Without the name,
 /// golang-migrate is not found. No tool locks keys of the `(int, int)` key space.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::{Key, well_known};
-///
-/// let tools = well_known::tools(Key::BigInt(72_707_369), Some("shop"));
-/// assert_eq!(tools[0].name, "Prisma Migrate");
-/// ```
 #[must_use]
 pub fn tools(key: Key, database: Option<&str>) -> Vec<Tool> {
     let Key::BigInt(number) = key else {

@@ -31,7 +31,6 @@ pub(crate) async fn acquire<O: ?Sized, D: Driver>(
     take_recorded(conn, call).await.map(|()| guard)
 }
 
-/// Takes the locks of a call, and records the outcome.
 pub(super) async fn take_recorded<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.telemetry = Some(call.request.telemetry(call.way.scope()));
     let taken = take(conn, call).await;
@@ -48,7 +47,7 @@ async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
 
 async fn take_inner<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     if debug::is_on() {
-        Box::pin(check(conn, call)).await?;
+        Box::pin(debug::before_begin(conn, &mut call.checks, call.outer)).await?;
     }
     if call.request.poll.is_some() {
         Box::pin(poll(conn, call)).await?;
@@ -169,9 +168,4 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     };
     call.outer = outer;
     Ok(())
-}
-
-pub(super) async fn check<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    let address = std::ptr::from_mut(conn).addr();
-    debug::before_begin(conn, &mut call.checks, address, call.outer).await
 }

@@ -11,15 +11,11 @@ use crate::driver::Driver;
 #[cfg(feature = "tracing")]
 use crate::observe::Telemetry;
 use pin_project_lite::pin_project;
-#[cfg(feature = "diesel-async")]
-use std::future::poll_fn;
 use std::pin::Pin;
-#[cfg(feature = "diesel-async")]
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 #[cfg(feature = "diesel-async")]
-use std::time::Duration;
+use std::{future::poll_fn, pin::pin, time::Duration};
 
 /// The state that a body runs in; see [`Run::watch`].
 #[doc(hidden)]

@@ -224,10 +224,8 @@ impl Call {
     /// SQL that restores the session's own timeouts and then releases session-level locks. In the
     /// other order, an interruption after the release would hide that the locks were held.
     pub(super) fn release_message(&self) -> String {
-        let keys = match &self.permit {
-            Some(permit) => std::slice::from_ref(permit),
-            None => &*self.request.keys,
-        };
+        let permit = self.permit.as_ref().map(std::slice::from_ref);
+        let keys = permit.unwrap_or(&self.request.keys);
         let release = release_keys(keys, self.request.mode, self.process);
         match &self.restore_timeouts {
             Some(restore) => format!("{restore};{release}"),

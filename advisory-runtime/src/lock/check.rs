@@ -74,12 +74,8 @@ impl LockInfo<diesel_async::AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl LockInfo<diesel::pg::PgConnection> {
-    /// Asks the server, in one round trip, whether the body's connection still holds the lock.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
-    /// for any other error, such as in a failed transaction.
+    /// Asks the server, in one round trip, whether the body's connection still holds the lock. If
+    /// not, or if the connection was lost, the error is [`Error::LockLost`].
     pub fn check<C: crate::connection::blocking::Connection>(
         &self,
         conn: &mut C,

@@ -98,6 +98,89 @@ impl<'o, O: ?Sized, D: Driver> LockGuard<'o, O, D> {
         let (conn, call) = self.parts();
         super::exceed(conn, call).await
     }
+
+    /// Borrows the connection, together with a [`Holding`](crate::Holding) of each of these locks.
+    ///
+    /// For code without the attribute; under the attribute, `handle = lock` and `lock.holding()`
+    /// are checked at compile time. `locks` are the locks of the request: a declared lock, or a
+    /// tuple, an array, a slice or a `Vec` of several. While a witness lives, the guard cannot be
+    /// finished.
+    ///
+    /// # Locking
+    ///
+    /// Sends nothing. It computes the keys again and compares them with those of this guard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if one of the keys is not among those of this guard, if the lock has
+    /// [permits](crate::Request::permits), or if it is held in shared mode: use
+    /// [`holding_shared`](Self::holding_shared).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "diesel-async")]
+    /// # mod example {
+    /// use advisory_runtime::{Error, Holding, LockKey, xact};
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// #[derive(LockKey)]
+    /// #[lock_key("slot:<room>")]
+    /// struct SlotLock {
+    ///     room: i64,
+    /// }
+    ///
+    /// async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+    ///     let slot = SlotLock { room };
+    ///     let mut guard = xact::begin(conn, &slot).await?;
+    ///     let (conn, slot) = guard.holding(&slot)?;
+    ///     let result = insert(conn, slot).await;
+    ///     guard.finish(result).await
+    /// }
+    /// # async fn insert(_: &mut AsyncPgConnection, _: Holding<'_, SlotLock>) -> Result<(), Error> { Ok(()) }
+    /// # }
+    /// ```
+    pub fn holding<'h, L>(&'h mut self, locks: &'h L) -> Result<(&'h mut O, L::Holding<'h>), Error>
+    where
+        L: DeclaredLocks + ?Sized,
+    {
+        self.check_held(locks, Mode::Exclusive)?;
+        Ok((self.conn(), locks.witness(Proof::new())))
+    }
+
+    /// Like [`holding`](Self::holding), for functions that need the locks only in shared mode: a
+    /// `Holding<'_, Shared<SlotLock>>`.
+    pub fn holding_shared<'h, L>(
+        &'h mut self,
+        locks: &'h L,
+    ) -> Result<(&'h mut O, L::SharedHolding<'h>), Error>
+    where
+        L: DeclaredLocks + ?Sized,
+    {
+        self.check_held(locks, Mode::Shared)?;
+        Ok((self.conn(), locks.shared_witness(Proof::new())))
+    }
+
+    fn check_held<L: DeclaredLocks + ?Sized>(&self, locks: &L, mode: Mode) -> Result<(), Error> {
+        // Other sessions may hold other permits.
+        let has_mode = (self.call.request.mode == Mode::Exclusive || mode == Mode::Shared)
+            && self.call.request.permits.is_empty();
+        let mut held = Ok(());
+        locks.each_lock(&mut |lock| {
+            let key = lock.key();
+            if held.is_ok() && !(has_mode && self.call.request.keys.contains(&key)) {
+                let lock = lock_name(lock.pattern(), &[key]);
+                held = Err(Error::NotHeld { lock });
+            }
+        });
+        held
+    }
+
+    /// For the expansion, which made the request from these locks.
+    #[doc(hidden)]
+    pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<LockInfo<D>, &'h L> {
+        Handle::new(self.info(), locks)
+    }
 }
 
 #[cfg(feature = "diesel-async")]
@@ -189,15 +272,7 @@ impl<O: ?Sized> LockGuard<'_, O, AsyncPgConnection> {
 #[cfg(feature = "postgres")]
 impl<O: ?Sized> LockGuard<'_, O, PgConnection> {
     /// Ends the call, in one round trip: commits if the result is `Ok`, rolls back if it is `Err`,
-    /// and releases the lock.
-    ///
-    /// # Errors
-    ///
-    /// The body's own error, unchanged, even if the rollback fails. For an `Ok` that could not be
-    /// committed: [`Error::RolledBack`] (25P02), [`Error::TransactionEnded`] (25P01),
-    /// [`Error::HoldExceeded`], [`Error::CommitUnknown`] or [`Error::Database`]. Under a
-    /// session-level lock [`Error::LockLost`], [`Error::HoldExceeded`], [`Error::RolledBack`],
-    /// [`Error::ForeignTransaction`] or [`Error::Database`].
+    /// and releases the lock. Its errors are those of an async guard's `finish`.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
         match crate::driver::block_on(self.end(result.is_ok())) {
             Ok(()) => result,
@@ -228,94 +303,5 @@ impl<O: ?Sized, D: Driver> std::fmt::Debug for LockGuard<'_, O, D> {
             .field("lock", &self.call.lock())
             .field("way", &self.call.way)
             .finish_non_exhaustive()
-    }
-}
-
-impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
-    /// Borrows the connection, together with a [`Holding`](crate::Holding) of each of these locks.
-    ///
-    /// For code without the attribute; under the attribute, `handle = lock` and `lock.holding()`
-    /// are checked at compile time. `locks` are the locks of the request: a declared lock, or a
-    /// tuple, an array, a slice or a `Vec` of several. While a witness lives, the guard cannot be
-    /// finished.
-    ///
-    /// # Locking
-    ///
-    /// Sends nothing. It computes the keys again and compares them with those of this guard.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotHeld`] if one of the keys is not among those of this guard, if the lock has
-    /// [permits](crate::Request::permits), or if it is held in shared mode: use
-    /// [`holding_shared`](Self::holding_shared).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # #[cfg(feature = "diesel-async")]
-    /// # mod example {
-    /// use advisory_runtime::{Error, Holding, LockKey, xact};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// #[derive(LockKey)]
-    /// #[lock_key("slot:<room>")]
-    /// struct SlotLock {
-    ///     room: i64,
-    /// }
-    ///
-    /// async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
-    ///     let slot = SlotLock { room };
-    ///     let mut guard = xact::begin(conn, &slot).await?;
-    ///     let (conn, slot) = guard.holding(&slot)?;
-    ///     let result = insert(conn, slot).await;
-    ///     guard.finish(result).await
-    /// }
-    /// # async fn insert(_: &mut AsyncPgConnection, _: Holding<'_, SlotLock>) -> Result<(), Error> { Ok(()) }
-    /// # }
-    /// ```
-    pub fn holding<'h, L>(&'h mut self, locks: &'h L) -> Result<(&'h mut O, L::Holding<'h>), Error>
-    where
-        L: DeclaredLocks + ?Sized,
-    {
-        self.check_held(locks, Mode::Exclusive)?;
-        Ok((self.conn(), locks.witness(Proof::new())))
-    }
-
-    /// Like [`holding`](Self::holding), for functions that need the locks only in shared mode: a
-    /// `Holding<'_, Shared<SlotLock>>`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotHeld`] if one of the keys is not among those of this guard.
-    pub fn holding_shared<'h, L>(
-        &'h mut self,
-        locks: &'h L,
-    ) -> Result<(&'h mut O, L::SharedHolding<'h>), Error>
-    where
-        L: DeclaredLocks + ?Sized,
-    {
-        self.check_held(locks, Mode::Shared)?;
-        Ok((self.conn(), locks.shared_witness(Proof::new())))
-    }
-
-    fn check_held<L: DeclaredLocks + ?Sized>(&self, locks: &L, mode: Mode) -> Result<(), Error> {
-        // Other sessions may hold other permits.
-        let has_mode = (self.call.request.mode == Mode::Exclusive || mode == Mode::Shared)
-            && self.call.request.permits.is_empty();
-        let mut held = Ok(());
-        locks.each_lock(&mut |lock| {
-            let key = lock.key();
-            if held.is_ok() && !(has_mode && self.call.request.keys.contains(&key)) {
-                let lock = lock_name(lock.pattern(), &[key]);
-                held = Err(Error::NotHeld { lock });
-            }
-        });
-        held
-    }
-
-    /// For the expansion, which made the request from these locks.
-    #[doc(hidden)]
-    pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<LockInfo<D>, &'h L> {
-        Handle::new(self.info(), locks)
     }
 }

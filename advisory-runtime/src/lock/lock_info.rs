@@ -54,10 +54,8 @@ impl<D> LockInfo<D> {
 
     /// The keys that are locked at the server.
     pub(crate) fn held(&self) -> &[Key] {
-        match &self.permit {
-            Some(permit) => std::slice::from_ref(permit),
-            None => &self.keys,
-        }
+        let permit = self.permit.as_ref().map(std::slice::from_ref);
+        permit.unwrap_or(&self.keys)
     }
 
     /// Returns the key, or the lowest of several. For a lock with
@@ -78,6 +76,16 @@ impl<D> LockInfo<D> {
     #[must_use]
     pub const fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// Only for its compile error: a body under a declared lock gets a `Handle` instead.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn holding<H>(&self) -> H
+    where
+        for<'h> &'h Self: OfDeclaredLock,
+    {
+        never()
     }
 }
 
@@ -105,17 +113,5 @@ impl<D> fmt::Debug for LockInfo<D> {
             .field("mode", &self.mode)
             .field("waited", &self.waited)
             .finish_non_exhaustive()
-    }
-}
-
-impl<D> LockInfo<D> {
-    /// Only for its compile error: a body under a declared lock gets a `Handle` instead.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn holding<H>(&self) -> H
-    where
-        for<'h> &'h Self: OfDeclaredLock,
-    {
-        never()
     }
 }

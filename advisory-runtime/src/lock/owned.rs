@@ -153,11 +153,6 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
         Some((self, answer))
     }
 
-    async fn check_inner(&mut self) -> Result<(), Error> {
-        let info = self.info();
-        check(self.parts().0, &info).await
-    }
-
     pub(crate) async fn end(mut self, is_ok: bool) -> Result<C, Error> {
         let (conn, call) = self.parts();
         super::finish(conn, call, is_ok).await?;
@@ -186,26 +181,13 @@ const TAKEN: &str = "only the end of the guard takes the connection";
 
 #[cfg(feature = "diesel-async")]
 impl<C> OwnedLockGuard<C, AsyncPgConnection> {
-    /// Asks the server whether this session still holds the lock.
+    /// Asks the server whether this session still holds the lock, as
+    /// [`LockInfo::check`](crate::LockInfo::check) does in a body, and is as cancel safe.
     ///
-    /// The lock can be lost right after the answer. [`lost`](Self::lost) waits for the end of the
-    /// connection instead, and sends nothing.
-    ///
-    /// # Locking
-    ///
-    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
-    /// the lock's mode.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
-    /// for any other error, such as in a failed transaction.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future has no effect on the lock.
+    /// [`lost`](Self::lost) waits for the end of the connection instead, and sends nothing.
     pub async fn check(&mut self) -> Result<(), Error> {
-        self.check_inner().await
+        let info = self.info();
+        check(self.parts().0, &info).await
     }
 
     /// Waits until the connection, and the lock with it, has ended. It sends nothing to the server.
@@ -237,16 +219,8 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
     /// connection of your own after an error of the body, pass the result as a value: `let
     /// (conn, result) = guard.finish(Ok::<_, Error>(result)).await?`.
     ///
-    /// # Locking
-    ///
-    /// Like [`LockGuard::finish`](crate::LockGuard::finish) under a session-level lock: one round
-    /// trip.
-    ///
-    /// # Errors
-    ///
-    /// The error of the result, unchanged. For an `Ok`: [`Error::LockLost`] if the lock was no
-    /// longer held, [`Error::HoldExceeded`], and [`Error::RolledBack`] or
-    /// [`Error::ForeignTransaction`] if a transaction was left open.
+    /// It sends the message of [`LockGuard::finish`](crate::LockGuard::finish) under a
+    /// session-level lock, and has its errors.
     ///
     /// # Cancel safety
     ///
@@ -257,10 +231,6 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
 
     /// Like [`finish`](Self::finish), for an error type that has `From<diesel::result::Error>` and
     /// not `From<Error>`, as [`LockGuard::finish_diesel`](crate::LockGuard::finish_diesel).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes the connection, which releases the lock.
     pub async fn finish_diesel<T, E: From<DieselError>>(
         self,
         result: Result<T, E>,
@@ -271,30 +241,16 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLockGuard<C, PgConnection> {
-    /// Asks the server whether this session still holds the lock. A blocking connection does not
-    /// notice between two statements that it has ended.
-    ///
-    /// # Locking
-    ///
-    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
-    /// the lock's mode.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`]
-    /// for any other error, such as in a failed transaction.
+    /// Asks the server whether this session still holds the lock, and returns [`Error::LockLost`]
+    /// if not. A blocking connection does not notice between two statements that it has ended.
     pub fn check(&mut self) -> Result<(), Error> {
-        crate::driver::block_on(self.check_inner())
+        let info = self.info();
+        crate::driver::block_on(check(self.parts().0, &info))
     }
 
     /// Releases the lock, in one round trip. Returns the connection and the value of an `Ok`, or
-    /// the error; after an `Err` the connection is dropped.
-    ///
-    /// # Errors
-    ///
-    /// The error of the result, unchanged. For an `Ok`: [`Error::LockLost`] if the lock was no
-    /// longer held, [`Error::HoldExceeded`], and [`Error::RolledBack`] or
-    /// [`Error::ForeignTransaction`] if a transaction was left open.
+    /// the error; after an `Err` the connection is dropped. Its errors are those of an async
+    /// guard's `finish`.
     pub fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
         crate::driver::block_on(self.end_with::<_, _, Error>(result))
     }

@@ -104,10 +104,9 @@ impl PoolPoll {
     ) -> Result<(), Error> {
         begin::prepare(conn, call)?;
         if debug::is_on() {
-            Box::pin(begin::check(conn, call)).await?;
+            Box::pin(debug::before_begin(conn, &mut call.checks, call.outer)).await?;
             if self.waiting.is_none() {
-                let address = std::ptr::from_mut(conn).addr();
-                let waiting = debug::before_wait(conn, &call.checks, address, &self.request);
+                let waiting = debug::before_wait(conn, &call.checks, &self.request);
                 self.waiting = Box::pin(waiting).await?;
             }
         }

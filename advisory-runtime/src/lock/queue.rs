@@ -106,8 +106,20 @@ fn record(
     started: Instant,
     turn: Option<Result<Turn, Error>>,
 ) -> Result<Turn, Error> {
-    let turn = turn.unwrap_or_else(|| Err(given_up(request, started)));
-    request.queued = started.elapsed();
+    let waited = started.elapsed();
+    let turn = turn.unwrap_or_else(|| {
+        let (lock, busy) = (request.lock(), BusyLock::new(&request.keys));
+        Err(match request.budget() {
+            Wait::Never => Error::NotAvailable { lock, busy },
+            _ => Error::TimedOut {
+                lock,
+                busy,
+                waited,
+                source: None,
+            },
+        })
+    });
+    request.queued = waited;
     match &turn {
         Ok(_) => request.origin.note_turn(),
         Err(error) => request.telemetry("queue").record_refusal(error),
@@ -149,18 +161,4 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
         });
     }
     Ok(Turn(turns))
-}
-
-fn given_up(request: &Request, started: Instant) -> Error {
-    let lock = request.lock();
-    let busy = BusyLock::new(&request.keys);
-    match request.budget() {
-        Wait::Never => Error::NotAvailable { lock, busy },
-        _ => Error::TimedOut {
-            lock,
-            busy,
-            waited: started.elapsed(),
-            source: None,
-        },
-    }
 }

@@ -80,7 +80,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Run<'_, H> {
         let done = hook(&mut *self.harness).and_then(|()| self.check_transaction());
         if let Err(source) = done {
             let lost = self.lost(None);
-            return Err(lost.unwrap_or_else(|| error(self.take_report(), source)));
+            return Err(lost.unwrap_or_else(|| error(mem::take(&mut self.report), source)));
         }
         self.check_lock()
     }
@@ -214,7 +214,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Run<'_, H> {
             return Ok(());
         };
         if Marker::of(&source) == Some(Marker::LockLost) {
-            let report = self.take_report();
+            let report = mem::take(&mut self.report);
             return Err(Error::LockLost { report });
         }
         let lost = self.lost(None);
@@ -251,7 +251,7 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Run<'_, H> {
         };
         Some(Error::ConnectionLost {
             migration: migration.map(str::to_owned),
-            report: self.take_report(),
+            report: mem::take(&mut self.report),
             source: source.into(),
         })
     }
@@ -263,9 +263,5 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Run<'_, H> {
             reverts,
             waited,
         });
-    }
-
-    fn take_report(&mut self) -> Report {
-        mem::take(&mut self.report)
     }
 }

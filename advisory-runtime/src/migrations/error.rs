@@ -141,6 +141,20 @@ impl Error {
             },
         }
     }
+
+    /// Returns the error that this one contains, even if the message of this one includes it.
+    pub(crate) fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Connect { source, .. } => Some(source),
+            Self::Lock(error) => Some(error),
+            Self::Source(error) | Self::Before(error) => Some(&**error),
+            Self::ConnectionLost { source, .. }
+            | Self::After { source, .. }
+            | Self::Migration { source, .. }
+            | Self::Revert { source, .. } => Some(&**source),
+            Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
+        }
+    }
 }
 
 /// The hosts and ports of a URL, without the password that it can contain.
@@ -267,22 +281,6 @@ impl fmt::Display for Error {
                 "the last migration released the lock of the migrations, as `pg_advisory_unlock_all` and `DISCARD ALL` do: remove that \
                  statement; {before}"
             ),
-        }
-    }
-}
-
-impl Error {
-    /// Returns the error that this one contains, even if the message of this one includes it.
-    pub(crate) fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Connect { source, .. } => Some(source),
-            Self::Lock(error) => Some(error),
-            Self::Source(error) | Self::Before(error) => Some(&**error),
-            Self::ConnectionLost { source, .. }
-            | Self::After { source, .. }
-            | Self::Migration { source, .. }
-            | Self::Revert { source, .. } => Some(&**source),
-            Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
         }
     }
 }

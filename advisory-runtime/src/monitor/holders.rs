@@ -93,14 +93,12 @@ impl LockHolder {
         }
     }
 
-    /// Returns the least time for which it has been held: for a session that runs no statement, the
-    /// time since its last one; for a prepared transaction, the time since it was prepared; for a
-    /// lease, the time since it was granted.
+    /// Returns the least time for which it has been held, like
+    /// [`Holder::held_at_least`](super::Holder::held_at_least); for a lease, the time since it was
+    /// granted.
     ///
-    /// The server does not record when a lock was granted, so it can be older. `None` for a session
-    /// that runs a statement, and if this role may not see the session's activity. A
-    /// transaction-level lock is not older than the transaction, the age of which is in the
-    /// [`activity`](Activity::Visible); a session-level lock can be.
+    /// A lock can be older. A transaction-level lock is not older than the transaction, the age of
+    /// which is in the [`activity`](Activity::Visible); a session-level lock can be.
     #[must_use]
     pub fn held_for(&self) -> Option<Duration> {
         match &self.held_by {

@@ -36,13 +36,9 @@ pub struct LeaseCount {
     pub done: u64,
 }
 
-/// Lists every lease of a table that is held and every key that is done, soonest to expire first.
-/// It reads the whole table into memory. If the table can be large, such as with done keys, use
-/// [`lease_summary`].
-///
-/// # Errors
-///
-/// Those of [`Table::list`].
+/// Lists every lease of a table that is held and every key that is done, soonest to expire first,
+/// by [`Table::list`], with its errors. It reads the whole table into memory. If the table can be
+/// large, such as with done keys, use [`lease_summary`].
 ///
 /// # Examples
 ///
@@ -64,11 +60,7 @@ pub async fn leases<C: Connection>(
 }
 
 /// Finds the lease of one key, or the key if it is done; `None` if the key is free. It reads one
-/// row.
-///
-/// # Errors
-///
-/// Those of [`Table::find`].
+/// row, by [`Table::find`], with its errors.
 pub async fn lease<C: Connection>(
     conn: &mut C,
     table: &Table,
@@ -81,11 +73,7 @@ pub async fn lease<C: Connection>(
 
 /// Finds the leases and the done keys that have a SHA-256 starting with these hexadecimal digits. It
 /// returns at most two, which shows whether the digits are enough, and none if a character is not a
-/// digit. It reads a range of the table's primary key.
-///
-/// # Errors
-///
-/// Those of [`Table::find`].
+/// digit. It reads a range of the table's primary key, with the errors of [`Table::find`].
 pub async fn leases_by_hash<C: Connection>(
     conn: &mut C,
     table: &Table,

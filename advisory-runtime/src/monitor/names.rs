@@ -71,12 +71,8 @@ impl Names {
         Self::default()
     }
 
-    /// Reads the names of the running program's lock sites from the program's file. Call it once and
-    /// keep the result.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`inventory::sites`](sites()).
+    /// Reads the names of the running program's lock sites by [`inventory::sites`](sites()), with
+    /// its errors, from the program's file. Call it once and keep the result.
     pub fn of_program() -> Result<Self, InventoryError> {
         Self::of(sites()?)
     }

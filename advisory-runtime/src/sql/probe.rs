@@ -33,7 +33,6 @@ pub(crate) fn is_rollback(is_interrupted: bool) -> String {
 const IS_ALONE: &str = "NOT EXISTS(SELECT 1 FROM pg_catalog.pg_foreign_server) \
      AND NOT EXISTS(SELECT 1 FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'citus')";
 
-/// Fails unless no other server commits parts of a transaction.
 pub(crate) fn commits_alone() -> String {
     fail_unless(IS_ALONE, "unknown")
 }
@@ -78,15 +77,6 @@ pub(crate) fn is_not_backend(process: i32) -> String {
 
 /// A condition: the server is a standby, whose locks sessions on the primary do not see.
 pub(crate) const IN_RECOVERY: &str = "pg_catalog.pg_is_in_recovery()";
-
-/// An expression that takes a session-level lock if no other session holds it.
-pub(crate) fn try_session(key: Key) -> String {
-    format!("pg_catalog.pg_try_advisory_lock({})", Arguments(key))
-}
-
-pub(crate) fn unlock_session(key: Key) -> String {
-    format!("pg_catalog.pg_advisory_unlock({})", Arguments(key))
-}
 
 /// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and with
 /// `needs_session` if the setting `advisory.pooler` is `transaction`. In a message of its own,
@@ -176,7 +166,6 @@ pub(crate) fn holds(least: usize, keys: &[Key], mode: Mode) -> String {
     fail_unless(&is_held(least, keys, mode), Marker::LockLost.text())
 }
 
-/// A condition: this session holds at least this many of the keys.
 fn is_held(least: usize, keys: &[Key], mode: Mode) -> String {
     format!("{least} OPERATOR(pg_catalog.<=) {}", own_count(keys, mode))
 }

@@ -2,6 +2,7 @@
 //! them interleave.
 
 use super::observer::{Observer, Watched, is_seen};
+use crate::driver::in_order;
 use crate::{Connection, Error, LockGuard, Request, lock};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Debug;
@@ -105,24 +106,6 @@ impl<C: Connection> Observer<C> {
     /// # Panics
     ///
     /// If the call returns `Ok` or another error, or if it does not end in time.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, advisory_lock, lock_key, testing::Observer};
-    /// use diesel_async::AsyncPgConnection;
-    ///
-    /// #[advisory_lock(key = "export:<day>", name = "export", wait = "never")]
-    /// async fn export(conn: &mut AsyncPgConnection, day: i64) -> Result<(), Error> {
-    ///     Ok(())
-    /// }
-    ///
-    /// # async fn f(mut conn: AsyncPgConnection, other: AsyncPgConnection) {
-    /// let day = 7;
-    /// let key = lock_key!("export:<day: int>", name = "export");
-    /// Observer::new(other).assert_refused(key, export(&mut conn, day)).await;
-    /// # }
-    /// ```
     #[track_caller]
     pub fn assert_refused<F, T, E>(
         &mut self,
@@ -212,20 +195,8 @@ impl<C: Connection> Observer<C> {
             let (conn, timeout) = (self.conn.pg(), self.timeout);
             run_until(conn, &watched, true, first.as_mut(), timeout).await;
             run_until(conn, &watched, false, second.as_mut(), timeout).await;
-            let mut of_second = None;
-            let of_first = poll_fn(|context| {
-                if of_second.is_none()
-                    && let Poll::Ready(result) = second.as_mut().poll(context)
-                {
-                    of_second = Some(result);
-                }
-                first.as_mut().poll(context)
-            })
-            .await;
-            match of_second {
-                Some(of_second) => (of_first, of_second),
-                None => (of_first, second.await),
-            }
+            let (of_second, of_first) = in_order(second, first).await;
+            (of_first, of_second)
         }
     }
 

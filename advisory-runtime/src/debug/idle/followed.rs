@@ -110,10 +110,6 @@ impl Instrumentation for StatementClock {
 }
 
 impl Statements {
-    pub(crate) const fn none() -> Self {
-        Self(None)
-    }
-
     /// Follows those of a connection that has just acquired its lock, so that no statement runs.
     pub(crate) fn follow<D: Driver>(conn: &mut D) -> Self {
         let clock = is_on().then(|| StatementClock::of(conn)).flatten();

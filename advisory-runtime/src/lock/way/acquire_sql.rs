@@ -5,13 +5,12 @@ use crate::Request;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
 use crate::lock::call::{Call, Phase};
+use crate::random::random;
 use crate::sql::fail_unless;
 use crate::sql::try_lock::{TryLock, other_statement};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Debug)]
 pub(super) struct AcquireSql {
@@ -166,11 +165,7 @@ pub(super) struct AnswerTag(pub(super) String);
 
 impl AnswerTag {
     pub(super) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let nanoseconds = now.unwrap_or_default().as_nanos();
-        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        Self(format!("advisory:{process}:{nanoseconds}:{count}:"))
+        Self(format!("advisory:{}:", random()))
     }
 
     /// The value after the tag.

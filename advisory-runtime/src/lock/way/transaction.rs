@@ -104,7 +104,6 @@ async fn refused<D: Driver>(
     }
 }
 
-/// Commits, or finds out why it cannot.
 pub(super) async fn commit<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     if let Err(source) = debug::check_mark(conn, &call.checks, NonZeroU32::MIN).await {
         let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
