@@ -96,17 +96,12 @@ impl<'j, T: Claim> EndStatement<'j, T> {
     }
 
     /// Releases the claim, as [`release`](super::release) does.
-    pub fn release<'f, C: Connection>(self, conn: &'f mut C) -> Boxed<'f>
-    where
-        'j: 'f,
-    {
-        Box::pin(async move { self.send(conn.pg(), End::Release, "").await })
+    pub async fn release<C: Connection>(self, conn: &mut C) -> Result<(), Error> {
+        self.send(conn.pg(), End::Release, "").await
     }
 }
 
 /// Begins a statement that sets columns of yours and ends the claim in any way.
-///
-/// # Examples
 ///
 /// ```no_run
 #[doc = example_of_claims!()]
@@ -146,15 +141,14 @@ pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T> {
 /// # Examples
 ///
 /// ```no_run
-/// # use advisory_runtime::claim::{self, Claim, Claimed, Error};
-/// # use diesel_async::{AsyncConnection, AsyncPgConnection};
-/// async fn store<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
-///     conn.transaction(async |conn| {
-///         // … the job's results …
-///         claim::complete(conn, job).await
-///     })
-///     .await
-/// }
+#[doc = example_of_claims!()]
+/// conn.transaction(async |conn| {
+///     // … the job's results …
+///     claim::complete(conn, job).await
+/// })
+/// .await?;
+/// # Ok(())
+/// # }
 /// ```
 #[cfg(feature = "diesel-async")]
 pub async fn complete<T: Claim, C: Connection>(

@@ -21,18 +21,6 @@ use std::time::Duration;
 /// `Queryable` and `Selectable`.
 ///
 /// Implement it by hand only if the row is not a struct with the key's columns as fields.
-///
-/// # Examples
-///
-/// ```
-#[doc = example_of_jobs!()]
-/// use advisory_runtime::claim;
-///
-/// /// Works for the rows of every table.
-/// fn label<T: claim::Claim>(job: &Claimed<T>) -> String {
-///     format!("held by {} for {:?}", job.locked_by(), job.ttl())
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be claimed",
     label = "no `Claim`",
@@ -56,7 +44,8 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// The column for the time at which the row was completed; [`Absent`] if rows are never
     /// completed for good, [`Deleted`](super::Deleted) if completed rows are deleted.
     type CompletedAt: MaybeTime<Self::Table>;
-    /// The column for the time at which the row failed for good; [`Absent`] if rows do not fail.
+    /// The column for the time at which the row failed for good; [`Absent`] if rows do not fail. A
+    /// type with [`Deleted`](super::Deleted) here cannot be claimed: its program does not compile.
     type FailedAt: MaybeTime<Self::Table>;
     /// The column for the reason why the last attempt failed, or [`Absent`].
     type ErrorMessage: MaybeColumn<Self::Table, Nullable<Text>>;
@@ -140,10 +129,12 @@ where
     changes.as_changeset()
 }
 
+/// The longest time of a claim, and of a pause before another attempt.
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 /// Returns [`Claim::TTL`] within its limits, in the whole milliseconds that the server takes.
 pub(super) fn ttl<T: Claim>() -> Duration {
     const SHORTEST: Duration = Duration::from_millis(1);
-    const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     let ttl = T::TTL.clamp(SHORTEST, LONGEST);
     Duration::new(ttl.as_secs(), ttl.subsec_millis() * 1_000_000)
 }

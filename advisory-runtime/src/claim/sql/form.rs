@@ -5,7 +5,7 @@ use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
 use super::row_type::RowType;
 use super::{Wanted, literal, quoted, state};
 use crate::claim::table::Claim;
-use crate::rows::End;
+use crate::rows::{Change, End};
 use crate::sql::qualify::{Part, parts};
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -166,9 +166,9 @@ impl Form {
             Self::Triggers => include_str!("triggers.sql"),
             Self::EndAtOnce(end) => {
                 fragments.add("set", fragments.ended(end));
-                match end {
-                    End::Delete => include_str!("delete_at_once.sql"),
-                    _ => include_str!("end_at_once.sql"),
+                match end.change() {
+                    Change::Delete => include_str!("delete_at_once.sql"),
+                    Change::Set | Change::SetMessage { .. } => include_str!("end_at_once.sql"),
                 }
             }
             Self::EndInside(end) => {

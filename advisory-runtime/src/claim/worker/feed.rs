@@ -2,7 +2,7 @@
 //! have waited too long for a slot.
 
 use super::room::Suspect;
-use super::shared::{LAST_END, Shared, Waiting};
+use super::shared::{Shared, Waiting};
 use super::start::Start;
 use super::{Settings, Source, Stop};
 use crate::PoolError;
@@ -56,8 +56,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
         let taken = match conn {
             Ok(conn) => {
                 let claim = timeout(answer, conn(asked.clone()));
-                let claim = shared.unless_stopped_for(LAST_END, claim);
-                match claim.await {
+                match shared.unless_stopped(claim).await {
                     Some(Ok(taken)) => taken,
                     _ => Err(Error::Pool(PoolError::new("the server did not answer"))),
                 }

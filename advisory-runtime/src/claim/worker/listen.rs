@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 struct Listener {
     /// Held by the worker that listens for all. When it ends, another one takes over.
     turn: tokio::sync::Mutex<()>,
-    workers: Mutex<Vec<Arc<Listening>>>,
+    workers: Mutex<Vec<Weak<Listening>>>,
     /// A worker was added.
     has_come: Notify,
 }
@@ -63,7 +63,9 @@ impl Listener {
     }
 
     fn workers(&self) -> Vec<Arc<Listening>> {
-        locked(&self.workers).clone()
+        let mut workers = locked(&self.workers);
+        workers.retain(|worker| worker.strong_count() > 0);
+        workers.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn wake(&self, number: &str) {
@@ -101,15 +103,6 @@ impl Listener {
     }
 }
 
-/// Removes the worker from the listener when dropped.
-struct Registered<'l>(&'l Listener, Arc<Listening>);
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        locked(&self.0.workers).retain(|worker| !Arc::ptr_eq(worker, &self.1));
-    }
-}
-
 /// Wakes the worker up at each notification about its table. Returns if none can arrive.
 pub(super) async fn listen<T: Claim, P: Pool>(
     pool: &P,
@@ -130,8 +123,7 @@ pub(super) async fn listen<T: Claim, P: Pool>(
         number: OnceLock::new(),
         wake: Arc::clone(wake),
     });
-    locked(&listener.workers).push(Arc::clone(&own));
-    let _registered = Registered(&listener, own);
+    locked(&listener.workers).push(Arc::downgrade(&own));
     listener.has_come.notify_one();
     let _turn = listener.turn.lock().await;
     loop {
