@@ -45,7 +45,7 @@ pub fn indexes<T: Claim>() -> Vec<String> {
     let columns = columns.into_iter();
     let columns = columns.filter_map(|(argument, name)| Some((argument.into(), name?.into())));
     let order = T::ORDER.iter().map(|order| {
-        let [column, direction] = order.parts();
+        let [column, direction] = order.parts;
         (column.to_owned(), direction.trim().to_owned())
     });
     let claim = ClaimRecord {

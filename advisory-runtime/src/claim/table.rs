@@ -227,9 +227,8 @@ impl KeptColumn for Absent {}
 /// One column of the order in which rows are claimed.
 #[derive(Debug)]
 pub struct Order<Table> {
-    pub(super) column: &'static str,
-    /// The SQL after the column.
-    pub(super) direction: &'static str,
+    /// The column, and the SQL after it.
+    pub(crate) parts: [&'static str; 2],
     table: PhantomData<fn() -> Table>,
 }
 
@@ -245,14 +244,8 @@ impl<Table> Order<Table> {
             (true, false) => " DESC NULLS LAST",
         };
         Self {
-            column: C::NAME,
-            direction,
+            parts: [C::NAME, direction],
             table: PhantomData,
         }
-    }
-
-    /// Returns the column and the SQL after it.
-    pub(crate) const fn parts(&self) -> [&'static str; 2] {
-        [self.column, self.direction]
     }
 }

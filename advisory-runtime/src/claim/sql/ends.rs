@@ -1,10 +1,10 @@
 //! The statements that end claims. Their values are arrays, so the text does not depend on the
 //! number of claims, only on the kinds of ends.
 
+use super::Fragment;
 use super::form::{Form, Locked};
 use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments};
 use super::statement::{Statement, Value};
-use super::Fragment;
 use crate::claim::Claimed;
 use crate::claim::optional_column::MaybeTime;
 use crate::claim::table::{Claim, LONGEST};

@@ -227,9 +227,10 @@ impl Form {
 /// SQL, and the values in it.
 #[derive(Debug)]
 pub(super) struct Text {
-    first: Box<str>,
+    /// The SQL before the first value.
+    pub(super) first: Box<str>,
     /// The names of the values, each with the SQL after it.
-    values: Box<[(Box<str>, Box<str>)]>,
+    pub(super) values: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Text {
@@ -245,15 +246,6 @@ impl Text {
         }
         let (first, values) = (first.into(), values.into());
         Self { first, values }
-    }
-
-    /// Returns the SQL before the first value.
-    pub(super) const fn first(&self) -> &str {
-        &self.first
-    }
-
-    pub(super) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.values.iter().map(|(name, sql)| (&**name, &**sql))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::claim::key::KeyColumns;
 use crate::claim::optional_column::{
     CountColumn, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn,
 };
-use crate::claim::table::{Claim, LONGEST, Order, ttl};
+use crate::claim::table::{Claim, LONGEST, ttl};
 use crate::rows::End;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment as _;
@@ -53,7 +53,7 @@ impl RowType {
                 "only `CompletedAt` can be `Deleted`: write `Absent`, and call `claim::delete`"
             );
         }
-        let mut order: Vec<_> = T::ORDER.iter().map(Order::parts).collect();
+        let mut order: Vec<_> = T::ORDER.iter().map(|order| order.parts).collect();
         if order.is_empty() {
             order.extend(T::RunAt::COLUMN.map(|run_at| [run_at.name, ""]));
             order.extend(T::Key::NAMES.iter().map(|&name| [name, ""]));

@@ -147,9 +147,9 @@ fn of_claim(worker: &str, is_named: bool) -> String {
 
 impl<Columns, T, const N: u8> QueryFragment<Pg> for Statement<'_, Columns, T, N> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql(self.text.first());
-        for (name, sql) in self.text.values() {
-            match name {
+        out.push_sql(&self.text.first);
+        for (name, sql) in &self.text.values {
+            match &**name {
                 "conditions" => put_each(self.wanted.conditions, " AND (", ")", out.reborrow())?,
                 "changes" => put_each(self.wanted.changes, ", ", "", out.reborrow())?,
                 name => {

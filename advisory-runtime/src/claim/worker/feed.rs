@@ -227,14 +227,8 @@ async fn until_woken<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sh
     let mut woken = pin!(shared.wake.notified());
     let waiting = async {
         loop {
-            let mut ended = pin!(shared.room.ended.notified());
-            let is_woken = poll_fn(|context| {
-                if woken.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(true);
-                }
-                ended.as_mut().poll(context).map(|()| false)
-            });
-            if is_woken.await
+            let ended = unless(woken.as_mut(), shared.room.ended.notified()).await;
+            if ended.is_none()
                 || T::Per::COLUMN.is_some()
                 || (settings.is_until_empty && shared.room.held() == 0)
             {

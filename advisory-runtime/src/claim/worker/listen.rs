@@ -7,6 +7,7 @@ use crate::claim::sql::{LISTEN, RowType, number};
 use crate::claim::table::Claim;
 use crate::claim::{Error, Event};
 use crate::driver::Driver;
+use crate::rows::unless;
 use crate::{Pool, PoolError};
 use diesel_async::AsyncPgConnection;
 use futures_util::Stream as _;
@@ -15,7 +16,6 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -164,14 +164,9 @@ async fn wake_until_lost(conn: &mut AsyncPgConnection, listener: &Listener) -> b
     loop {
         let next = {
             let mut notifications = pin!(conn.notifications_stream());
-            let mut has_come = pin!(listener.has_come.notified());
-            let next = poll_fn(|context| {
-                if let Poll::Ready(next) = notifications.as_mut().poll_next(context) {
-                    return Poll::Ready(Some(next));
-                }
-                has_come.as_mut().poll(context).map(|()| None)
-            });
-            timeout(SILENCE, next).await
+            let next = poll_fn(|context| notifications.as_mut().poll_next(context));
+            let has_come = pin!(listener.has_come.notified());
+            timeout(SILENCE, unless(has_come, next)).await
         };
         match next {
             Ok(Some(Some(Ok(notification)))) => listener.wake(&notification.payload),
