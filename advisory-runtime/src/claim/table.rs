@@ -8,12 +8,10 @@ use super::optional_column::{
 use crate::rows::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::pg::Pg;
-use diesel::query_builder::{AstPass, QueryFragment};
+use diesel::query_builder::QueryFragment;
 use diesel::row::Row;
 use diesel::sql_types::{Nullable, Text};
-use diesel::{
-    AsChangeset, Column, Expression, QueryResult, QuerySource, Selectable, SelectableExpression,
-};
+use diesel::{AsChangeset, Column, Expression, QuerySource, Selectable, SelectableExpression};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -94,14 +92,14 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// sets them too.
     #[must_use]
     fn completed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
-        NothingToSet
+        // `()` sets none.
     }
 
     /// Returns the columns to set when a row fails for good, unless the caller sets some. They are
     /// also set when the library fails the row because its worker died.
     #[must_use]
     fn failed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
-        NothingToSet
+        // `()` sets none.
     }
 
     /// Builds the row from the columns of [`selection`](Self::selection).
@@ -109,15 +107,6 @@ pub trait Claim: Sized + Send + Sync + 'static {
 
     /// Returns the values of the key in this row.
     fn key(&self) -> Self::KeyValue<'_>;
-}
-
-/// No columns to set.
-struct NothingToSet;
-
-impl QueryFragment<Pg> for NothingToSet {
-    fn walk_ast<'b>(&'b self, _: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        Ok(())
-    }
 }
 
 /// Converts an argument of the derive into columns to set.

@@ -31,10 +31,8 @@ pub(in crate::claim) enum Value<'a> {
     Texts(Vec<Option<&'a str>>),
     Number(i64),
     Numbers(Vec<Option<i64>>),
-    /// The values of a key's columns.
-    Key(Fragment<'a>),
-    /// Columns to read.
-    Selection(Fragment<'static>),
+    /// The values of a key's columns, or columns to read.
+    Sql(Fragment<'a>),
     /// Columns that the row's type sets.
     Changes(Fragment<'static>),
 }
@@ -68,13 +66,13 @@ impl<'a, Columns, T, const N: u8> Statement<'a, Columns, T, N> {
     }
 
     pub(in crate::claim) fn key(self, key: impl QueryFragment<Pg> + Send + Sync + 'a) -> Self {
-        self.with("key", Value::Key(Box::new(key)))
+        self.with("key", Value::Sql(Box::new(key)))
     }
 
     /// The statement is about these rows.
     pub(in crate::claim) fn keys<R: Claim>(self, rows: impl Iterator<Item = &'a R>) -> Self {
         let arrays = <R::KeyValue<'a> as RowKey<R::Key>>::arrays(rows.map(R::key));
-        self.with("keys", Value::Key(Box::new(arrays)))
+        self.with("keys", Value::Sql(Box::new(arrays)))
     }
 
     /// The statement changes this claim.
@@ -96,7 +94,7 @@ impl<'a, Columns, T, const N: u8> Statement<'a, Columns, T, N> {
             holder.truncate(holder.len() - 12);
         }
         self.with("holder", Value::Text(holder.into()))
-            .with("selection", Value::Selection(Box::new(R::selection())))
+            .with("selection", Value::Sql(Box::new(R::selection())))
             .wanted(wanted)
     }
 }
@@ -175,7 +173,7 @@ impl Value<'_> {
             Self::Texts(texts) => out.push_bind_param::<Array<Nullable<SqlText>>, _>(texts),
             Self::Number(number) => out.push_bind_param::<BigInt, _>(number),
             Self::Numbers(numbers) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(numbers),
-            Self::Key(sql) | Self::Selection(sql) => sql.walk_ast(out),
+            Self::Sql(sql) => sql.walk_ast(out),
             Self::Changes(changes) => put_each(std::slice::from_ref(changes), ", ", "", out),
         }
     }
@@ -201,11 +199,7 @@ impl<Columns, T, const N: u8> Query for Statement<'_, Columns, T, N> {
     type SqlType = Columns;
 }
 
-/// A text by the type of row and its number.
-#[derive(Debug)]
-pub(in crate::claim) struct Fixed<T, const N: u8>(PhantomData<fn() -> T>);
-
-impl<Columns, T: 'static, const N: u8> QueryId for Statement<'_, Columns, T, N> {
-    type QueryId = Fixed<T, N>;
+impl<Columns: 'static, T: 'static, const N: u8> QueryId for Statement<'_, Columns, T, N> {
+    type QueryId = Statement<'static, Columns, T, N>;
     const HAS_STATIC_QUERY_ID: bool = N > 0;
 }
