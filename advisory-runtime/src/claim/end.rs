@@ -189,16 +189,6 @@ where
 ///
 /// The `UPDATE` of [`complete`] with `run_at = clock_timestamp() + pause, error_message = $1`; at
 /// the last attempt `failed_at` instead of `run_at`.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_claims!()]
-/// // `None` is the pause of `#[claim(backoff = …)]`.
-/// claim::retry(conn, job, "the mail server does not answer", None).await?;
-/// # Ok(())
-/// # }
-/// ```
 // Not an `async fn`, like `fail`.
 #[cfg(feature = "diesel-async")]
 pub fn retry<'f, T, C>(

@@ -10,7 +10,7 @@ use crate::rows::{End, Pooled};
 use std::fmt::Display;
 
 /// Runs a body under a claim: renews it in the background, completes the job on `Ok`, and on `Err`
-/// ends it as `on_err` says.
+/// ends it as `on_err` says. The [module's page](super) has an example.
 ///
 /// A job that the body itself has completed, failed or released, such as in the transaction that
 /// writes the results, stays as it is. That transaction must have ended when the body returns. If

@@ -10,6 +10,7 @@ use crate::claim::{BodyOutcome, Claimed, Error, Event};
 use crate::rows::{End, Reach, tell};
 use std::any::Any;
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
@@ -90,7 +91,7 @@ pub(super) async fn job<T, R, E, F>(
         let span = telemetry.as_ref().map(crate::observe::Telemetry::span);
         called.instrument(span.unwrap_or_else(tracing::Span::none))
     };
-    let body = caught_body(settings, shared, called);
+    let body = run_body(settings, shared, called);
     let result = if R::IS_ASYNC {
         watch(&claimed, body).await
     } else {
@@ -126,27 +127,17 @@ pub(super) async fn job<T, R, E, F>(
     );
 }
 
-/// Turns the panic of a body into a failure. A row that would be released at once waits first.
-async fn caught_body<T: Claim, R: Reach>(
+/// Runs a body. After a failure, waits before the row is released.
+async fn run_body<T: Claim, R: Reach>(
     settings: &Settings<'_, T>,
     shared: &Shared<T, R>,
     body: impl Future<Output = Result<(), String>>,
 ) -> Result<(), Failed> {
-    let failed = match caught(body).await {
-        Ok(Ok(())) => return Ok(()),
-        Ok(Err(message)) => Failed {
-            message,
-            has_panicked: false,
-        },
-        Err(panic) => Failed {
-            message: format!("the body panicked: {panic}"),
-            has_panicked: true,
-        },
-    };
-    if is_released::<T>(settings.on_err) {
+    let result = caught(body).await;
+    if result.is_err() && is_released::<T>(settings.on_err) {
         drop(timeout(settings.poll, shared.stopping.acquire()).await);
     }
-    Err(failed)
+    result
 }
 
 /// Returns `true` if the row of a failed body can be claimed again at once.
@@ -158,16 +149,23 @@ fn is_released<T: Claim>(on_err: End) -> bool {
     }
 }
 
-/// Returns the future's output, or the message of its panic.
-async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
-    let mut future = DropCaught(Some(Box::pin(future)));
-    std::future::poll_fn(|context| {
-        let Some(running) = &mut future.0 else {
+/// Turns an error or a panic of a body into a failure.
+async fn caught(body: impl Future<Output = Result<(), String>>) -> Result<(), Failed> {
+    let failed = |message, has_panicked| Failed {
+        message,
+        has_panicked,
+    };
+    let mut body = DropCaught(Some(Box::pin(body)));
+    poll_fn(|context| {
+        let Some(running) = &mut body.0 else {
             return Poll::Pending;
         };
         match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
-            Ok(polled) => polled.map(Ok),
-            Err(panic) => Poll::Ready(Err(message(&*panic))),
+            Ok(polled) => polled.map(|result| result.map_err(|error| failed(error, false))),
+            Err(panic) => {
+                let message = format!("the body panicked: {}", message(&*panic));
+                Poll::Ready(Err(failed(message, true)))
+            }
         }
     })
     .await
