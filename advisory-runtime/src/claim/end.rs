@@ -96,8 +96,11 @@ impl<'j, T: Claim> EndStatement<'j, T> {
     }
 
     /// Releases the claim, as [`release`](super::release) does.
-    pub async fn release<C: Connection>(self, conn: &mut C) -> Result<(), Error> {
-        self.send(conn.pg(), End::Release, "").await
+    pub fn release<'f, C: Connection>(self, conn: &'f mut C) -> Boxed<'f>
+    where
+        'j: 'f,
+    {
+        Box::pin(async move { self.send(conn.pg(), End::Release, "").await })
     }
 }
 
