@@ -4,7 +4,7 @@ use super::Error;
 use super::mutex::locked;
 use super::table::{Claim, ttl};
 use crate::observe::Telemetry;
-use crate::rows::{self, Expiry, Hold, Observer, Sent};
+use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
 use diesel::data_types::PgInterval;
 use diesel::deserialize;
 use diesel::pg::Pg;
@@ -121,7 +121,7 @@ impl<T: Claim> Claimed<T> {
     /// so is rolled back, the next renewal notices.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.0.hold.phase().is_complete()
+        matches!(self.0.hold.phase(), Phase::InTransaction(_) | Phase::Ended)
     }
 
     pub(crate) fn hold(&self) -> &Hold {
