@@ -119,7 +119,7 @@ impl ToSql<Text, Pg> for State {
 ///
 /// let expired = jobs::table
 ///     .filter(claim::state::<Job>().eq(State::Expired))
-///     .select((Job::as_select(), claim::state::<Job>()));
+///     .select((jobs::id, claim::state::<Job>()));
 /// # let _ = expired;
 /// ```
 #[must_use]
