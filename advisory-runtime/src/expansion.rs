@@ -252,7 +252,7 @@ pub mod claim {
         }
         let mut nth = 0;
         while nth < T::ORDER.len() {
-            let [column, end] = T::ORDER[nth].parts();
+            let [column, end] = T::ORDER[nth].parts;
             let next = keys.len() + 2 * nth;
             (rest[next], rest[next + 1]) = ([order, column], [direction, end]);
             nth += 1;

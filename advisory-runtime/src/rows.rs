@@ -21,7 +21,7 @@ mod watch;
 pub(crate) use answer::{Failure, Renewed, RowError, Settled, failure_of};
 pub(crate) use backoff::Backoff;
 pub use end::End;
-pub(crate) use end::Ended;
+pub(crate) use end::{Change, Ended};
 pub use event::BodyOutcome;
 pub(crate) use event::{Event, Observer, tell};
 pub(crate) use expiry::{Expiry, Sent};

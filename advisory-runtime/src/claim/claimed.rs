@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 ///
 /// Dropping it does not release the claim, which then expires.
 ///
-/// # Examples
-///
 /// ```
 #[doc = example_of_jobs!()]
 /// use std::time::Instant;
@@ -40,7 +38,6 @@ pub struct Claimed<T>(Arc<Shared<T>>);
 struct Shared<T> {
     row: T,
     locked_by: String,
-    ttl: Duration,
     hold: Hold,
     /// `true` if the row had an earlier claim, which has expired.
     has_expired: bool,
@@ -76,7 +73,6 @@ impl<T: Claim> Claimed<T> {
         Self(Arc::new(Shared {
             row,
             locked_by,
-            ttl,
             hold: Hold::new(until, ttl),
             has_expired,
             unanswered: AtomicUsize::new(0),
@@ -107,7 +103,7 @@ impl<T: Claim> Claimed<T> {
     /// Returns the time that the claim and each of its renewals last.
     #[must_use]
     pub fn ttl(&self) -> Duration {
-        self.0.ttl
+        ttl::<T>()
     }
 
     /// Returns the time by which the body must have stopped, on this process's clock. It is a tenth

@@ -8,15 +8,6 @@ use crate::driver::Queries;
 use diesel::sql_types::{BigInt, Text};
 
 /// The number of rows of a table in each state, by the server's clock.
-///
-/// ```
-/// use advisory_runtime::claim::Counts;
-///
-/// fn is_behind(counts: Counts) -> bool {
-///     counts.available + counts.expired > 10 * counts.running.max(1)
-/// }
-/// # assert!(!is_behind(Counts::default()));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {

@@ -106,8 +106,6 @@ impl<'j, T: Claim> EndStatement<'j, T> {
 
 /// Begins a statement that sets columns of yours and ends the claim in any way.
 ///
-/// # Examples
-///
 /// ```no_run
 #[doc = example_of_claims!()]
 /// claim::end(job).set(jobs::status.eq("sent")).complete(conn).await?;
@@ -146,15 +144,14 @@ pub const fn end<T: Claim>(job: &Claimed<T>) -> EndStatement<'_, T> {
 /// # Examples
 ///
 /// ```no_run
-/// # use advisory_runtime::claim::{self, Claim, Claimed, Error};
-/// # use diesel_async::{AsyncConnection, AsyncPgConnection};
-/// async fn store<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
-///     conn.transaction(async |conn| {
-///         // … the job's results …
-///         claim::complete(conn, job).await
-///     })
-///     .await
-/// }
+#[doc = example_of_claims!()]
+/// conn.transaction(async |conn| {
+///     // … the job's results …
+///     claim::complete(conn, job).await
+/// })
+/// .await?;
+/// # Ok(())
+/// # }
 /// ```
 #[cfg(feature = "diesel-async")]
 pub async fn complete<T: Claim, C: Connection>(
@@ -195,16 +192,6 @@ where
 ///
 /// The `UPDATE` of [`complete`] with `run_at = clock_timestamp() + pause, error_message = $1`; at
 /// the last attempt `failed_at` instead of `run_at`.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_claims!()]
-/// // `None` is the pause of `#[claim(backoff = …)]`.
-/// claim::retry(conn, job, "the mail server does not answer", None).await?;
-/// # Ok(())
-/// # }
-/// ```
 // Not an `async fn`, like `fail`.
 #[cfg(feature = "diesel-async")]
 pub fn retry<'f, T, C>(

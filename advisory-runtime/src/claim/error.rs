@@ -9,8 +9,6 @@ use std::fmt;
 /// Your own error type needs `From<advisory_runtime::claim::Error>`. This error also converts into
 /// one of Diesel's, in which [`Error::find`] finds it again.
 ///
-/// # Examples
-///
 /// ```
 #[doc = example_of_jobs!()]
 /// /// Returns `true` if the program should exit.

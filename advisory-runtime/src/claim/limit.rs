@@ -63,7 +63,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
 ) -> Result<(Vec<Claimed<T>>, bool), Error> {
     let is_fresh = wanted.is_fresh;
     let form = Form::NextOfReserved { limit, is_fresh };
-    let claim = Statement::of::<T>(form).claim_many::<T>(worker, wanted);
+    let claim = Statement::of::<T>(form).claim::<T>(worker, false, wanted);
     let mut passed_over = NONE.to_owned();
     let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
     let (mut more, mut pauses) = (0, 0);
@@ -123,7 +123,7 @@ pub(super) async fn take_by_key<T: Claim, D: Queries>(
 ) -> Result<Vec<Claimed<T>>, Error> {
     let reserve = Statement::of::<T>(Form::ReserveKey).key(key);
     let claim = Statement::of::<T>(Form::ReservedKey).key(key);
-    let claim = claim.claim_many::<T>(worker, wanted);
+    let claim = claim.claim::<T>(worker, false, wanted);
     let (reserved, mut answer) = reserve_and_take(conn, &reserve, &claim, true).await?;
     let is_empty = answer.claimed.is_empty() && answer.spent.is_none();
     if is_empty && reserved.locked != NONE {

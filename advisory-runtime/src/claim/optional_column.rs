@@ -56,7 +56,6 @@ impl TimeColumn {
 
 /// A column for the time of an end, [`Absent`], or [`Deleted`].
 pub trait MaybeTime<Table> {
-    /// The column, if the table has it.
     #[doc(hidden)]
     const COLUMN: Option<TimeColumn>;
     /// `true` if the row is deleted instead.
@@ -79,7 +78,6 @@ impl<Table, C: Column<Table = Table, SqlType: NullableTime>> MaybeTime<Table> fo
 
 /// A column for the time from which a row can be claimed, or [`Absent`].
 pub trait MaybeRunAt<Table> {
-    /// The column, if the table has it.
     #[doc(hidden)]
     const COLUMN: Option<TimeColumn>;
 }
@@ -103,7 +101,6 @@ pub struct CountColumn {
 
 /// A column that counts attempts, or [`Absent`].
 pub trait MaybeCount<Table> {
-    /// The column, if the table has it.
     #[doc(hidden)]
     const COLUMN: Option<CountColumn>;
 }

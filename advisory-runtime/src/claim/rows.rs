@@ -29,16 +29,17 @@ use std::time::Duration;
 )]
 pub struct ClaimEnd {
     pub(super) end: End,
-    pub(super) message: Option<Arc<str>>,
+    /// Empty if the end has no message.
+    pub(super) message: Arc<str>,
 }
 
 impl ClaimEnd {
-    pub(crate) const fn new(end: End) -> Self {
-        Self { end, message: None }
+    pub(crate) fn new(end: End) -> Self {
+        Self::failed(end, "")
     }
 
     pub(crate) fn failed(end: End, message: &str) -> Self {
-        let message = Some(text(message).into());
+        let message = text(message).into();
         Self { end, message }
     }
 }
@@ -291,7 +292,6 @@ impl<T: Claim> Step for EndStep<T> {
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
         let Self(job, ClaimEnd { end, message }) = self;
-        let message = message.as_deref().unwrap_or_default();
         match end_fitting(conn, job, *end, message).await {
             Ok(refused) => {
                 if let Some(refused) = refused {
@@ -321,10 +321,8 @@ impl<T: Claim> Step for EndAllStep<T> {
     type Error = Error;
 
     async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<bool>, Error> {
-        let ends = self.0.iter().map(|(job, ClaimEnd { end, message })| {
-            let message = message.as_deref().unwrap_or_default();
-            (job, *end, Some(message))
-        });
+        let ends = self.0.iter();
+        let ends = ends.map(|(job, ClaimEnd { end, message })| (job, *end, Some(&**message)));
         let ends: Vec<_> = ends.collect();
         end_all(conn, &ends).await
     }

@@ -27,21 +27,10 @@ const LONGEST_NAME: usize = 63;
 /// index, and every insert still updates the earlier one. Drop the earlier one when no running
 /// program claims by its order.
 ///
-/// # Examples
-///
 /// For `#[claim(order = "priority desc")]` and a table with `completed_at`:
 ///
 /// ```sql
 /// CREATE INDEX IF NOT EXISTS "sync_jobs_claim_1a0252c5" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
-/// ```
-///
-/// Printed into a migration:
-///
-/// ```
-#[doc = example_of_jobs!()]
-/// for statement in advisory_runtime::claim::indexes::<Job>() {
-///     println!("{statement}");
-/// }
 /// ```
 #[must_use]
 pub fn indexes<T: Claim>() -> Vec<String> {
@@ -56,7 +45,7 @@ pub fn indexes<T: Claim>() -> Vec<String> {
     let columns = columns.into_iter();
     let columns = columns.filter_map(|(argument, name)| Some((argument.into(), name?.into())));
     let order = T::ORDER.iter().map(|order| {
-        let [column, direction] = order.parts();
+        let [column, direction] = order.parts;
         (column.to_owned(), direction.trim().to_owned())
     });
     let claim = ClaimRecord {

@@ -43,7 +43,7 @@ pub(super) async fn fail_spent<T: Claim, D: Queries>(
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let statement = Statement::<Untyped>::of::<T>(form)
             .keys(met.iter().take(most))
-            .claim_one::<T>(worker, wanted)
+            .claim::<T>(worker, true, wanted)
             .with("failed", Value::Changes(Box::new(T::failed())));
         match change(conn, &statement).await {
             Err(Error::Database(error))

@@ -26,9 +26,8 @@ use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{QueryBuilder, QueryFragment};
 pub(super) use form::{Form, Locked, SpentWay};
 use fragments::Fragments;
-pub(super) use fragments::LONGEST_PAUSE;
 pub(super) use row_type::{RowType, sets_columns};
-pub(super) use statement::{Fixed, Id, Statement, Value, settled};
+pub(super) use statement::{Statement, Value, settled};
 use std::borrow::Cow;
 
 /// A condition or columns to set, from the caller.
@@ -104,8 +103,6 @@ pub(super) fn number(row: &RowType, process_id: u32) -> String {
     )
 }
 
-const IS_LATER: &str = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
-
 /// Returns the SQL for the name of a row's state.
 pub(super) fn state(row: &RowType) -> String {
     let has_run_at = row.run_at.is_some();
@@ -123,6 +120,7 @@ pub(super) fn state(row: &RowType) -> String {
     let cases = cases.map(|(_, condition, state)| format!("WHEN {condition} THEN '{state}'"));
     let cases = cases.collect::<Vec<_>>().join(" ");
     let mut fragments = Fragments::of(row);
-    fragments.add("is_later", IS_LATER);
+    let is_later = "{run_at} > {run_at_open}clock_timestamp(){run_at_close}";
+    fragments.add("is_later", is_later);
     fragments.fill(&format!("CASE {cases} ELSE 'available' END"))
 }

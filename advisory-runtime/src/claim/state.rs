@@ -15,15 +15,6 @@ use std::io::Write;
 use std::marker::PhantomData;
 
 /// The state of a row.
-///
-/// ```
-/// use advisory_runtime::claim::State;
-///
-/// fn is_over(state: State) -> bool {
-///     matches!(state, State::Completed | State::Failed)
-/// }
-/// # assert!(is_over(State::Failed));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromSqlRow, AsExpression)]
 #[diesel(sql_type = Text)]
 pub enum State {
@@ -122,24 +113,14 @@ impl ToSql<Text, Pg> for State {
 /// Returns an expression for the state of each row, by the server's clock when it reads the row.
 ///
 /// ```
-/// # #[cfg(feature = "diesel-async")]
-/// # mod jobs {
-/// # diesel::table! { sync_jobs { id -> BigInt, locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text> } }
-/// # #[derive(diesel::Queryable, diesel::Selectable, advisory_runtime::claim::Claim)]
-/// # #[diesel(table_name = sync_jobs)]
-/// # struct SyncJob { id: i64 }
+#[doc = example_of_jobs!()]
 /// use advisory_runtime::claim::{self, State};
 /// use diesel::prelude::*;
-/// use diesel_async::{AsyncPgConnection, RunQueryDsl};
 ///
-/// async fn expired(conn: &mut AsyncPgConnection) -> QueryResult<Vec<(SyncJob, State)>> {
-///     sync_jobs::table
-///         .filter(claim::state::<SyncJob>().eq(State::Expired))
-///         .select((SyncJob::as_select(), claim::state::<SyncJob>()))
-///         .load(conn)
-///         .await
-/// }
-/// # }
+/// let expired = jobs::table
+///     .filter(claim::state::<Job>().eq(State::Expired))
+///     .select((jobs::id, claim::state::<Job>()));
+/// # let _ = expired;
 /// ```
 #[must_use]
 pub fn state<T: Claim>() -> StateOf<T> {

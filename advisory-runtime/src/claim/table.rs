@@ -8,12 +8,10 @@ use super::optional_column::{
 use crate::rows::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::pg::Pg;
-use diesel::query_builder::{AstPass, QueryFragment};
+use diesel::query_builder::QueryFragment;
 use diesel::row::Row;
 use diesel::sql_types::{Nullable, Text};
-use diesel::{
-    AsChangeset, Column, Expression, QueryResult, QuerySource, Selectable, SelectableExpression,
-};
+use diesel::{AsChangeset, Column, Expression, QuerySource, Selectable, SelectableExpression};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -21,18 +19,6 @@ use std::time::Duration;
 /// `Queryable` and `Selectable`.
 ///
 /// Implement it by hand only if the row is not a struct with the key's columns as fields.
-///
-/// # Examples
-///
-/// ```
-#[doc = example_of_jobs!()]
-/// use advisory_runtime::claim;
-///
-/// /// Works for the rows of every table.
-/// fn label<T: claim::Claim>(job: &Claimed<T>) -> String {
-///     format!("held by {} for {:?}", job.locked_by(), job.ttl())
-/// }
-/// ```
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be claimed",
     label = "no `Claim`",
@@ -56,7 +42,8 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// The column for the time at which the row was completed; [`Absent`] if rows are never
     /// completed for good, [`Deleted`](super::Deleted) if completed rows are deleted.
     type CompletedAt: MaybeTime<Self::Table>;
-    /// The column for the time at which the row failed for good; [`Absent`] if rows do not fail.
+    /// The column for the time at which the row failed for good; [`Absent`] if rows do not fail. A
+    /// type with [`Deleted`](super::Deleted) here cannot be claimed: its program does not compile.
     type FailedAt: MaybeTime<Self::Table>;
     /// The column for the reason why the last attempt failed, or [`Absent`].
     type ErrorMessage: MaybeColumn<Self::Table, Nullable<Text>>;
@@ -105,14 +92,14 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// sets them too.
     #[must_use]
     fn completed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
-        NothingToSet
+        // `()` sets none.
     }
 
     /// Returns the columns to set when a row fails for good, unless the caller sets some. They are
     /// also set when the library fails the row because its worker died.
     #[must_use]
     fn failed() -> impl QueryFragment<Pg> + Send + Sync + 'static {
-        NothingToSet
+        // `()` sets none.
     }
 
     /// Builds the row from the columns of [`selection`](Self::selection).
@@ -120,15 +107,6 @@ pub trait Claim: Sized + Send + Sync + 'static {
 
     /// Returns the values of the key in this row.
     fn key(&self) -> Self::KeyValue<'_>;
-}
-
-/// No columns to set.
-struct NothingToSet;
-
-impl QueryFragment<Pg> for NothingToSet {
-    fn walk_ast<'b>(&'b self, _: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        Ok(())
-    }
 }
 
 /// Converts an argument of the derive into columns to set.
@@ -140,10 +118,12 @@ where
     changes.as_changeset()
 }
 
+/// The longest time of a claim, and of a pause before another attempt.
+pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 /// Returns [`Claim::TTL`] within its limits, in the whole milliseconds that the server takes.
 pub(super) fn ttl<T: Claim>() -> Duration {
     const SHORTEST: Duration = Duration::from_millis(1);
-    const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     let ttl = T::TTL.clamp(SHORTEST, LONGEST);
     Duration::new(ttl.as_secs(), ttl.subsec_millis() * 1_000_000)
 }
@@ -236,9 +216,8 @@ impl KeptColumn for Absent {}
 /// One column of the order in which rows are claimed.
 #[derive(Debug)]
 pub struct Order<Table> {
-    pub(super) column: &'static str,
-    /// The SQL after the column.
-    pub(super) direction: &'static str,
+    /// The column, and the SQL after it.
+    pub(crate) parts: [&'static str; 2],
     table: PhantomData<fn() -> Table>,
 }
 
@@ -254,14 +233,8 @@ impl<Table> Order<Table> {
             (true, false) => " DESC NULLS LAST",
         };
         Self {
-            column: C::NAME,
-            direction,
+            parts: [C::NAME, direction],
             table: PhantomData,
         }
-    }
-
-    /// Returns the column and the SQL after it.
-    pub(crate) const fn parts(&self) -> [&'static str; 2] {
-        [self.column, self.direction]
     }
 }

@@ -7,7 +7,7 @@ use super::key::KeyValue as _;
 use super::limit;
 use super::optional_column::MaybePer;
 use super::spent::fail_spent;
-use super::sql::{Fixed, Form, Id, Statement, Value, Wanted};
+use super::sql::{Form, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::Queries;
 use crate::rows::Sent;
@@ -22,14 +22,14 @@ pub(crate) async fn take_first<T: Claim, D: Queries>(
     worker: &str,
     wanted: Wanted<'_>,
 ) -> Result<Option<Claimed<T>>, Error> {
-    let claimed = if wanted.key.is_some() || wanted.is_fresh || T::Per::COLUMN.is_some() {
+    let claimed = if wanted.key.is_some() || T::Per::COLUMN.is_some() {
         take(conn, worker, 1, wanted).await?.0
     } else if wanted.conditions.is_empty() && wanted.changes.is_empty() {
-        let statement = Statement::<Untyped, Fixed<T, 0>>::of::<T>(Form::First);
-        repeat::<true, _, _, _>(conn, worker, statement, wanted).await?
+        let statement = Statement::<Untyped, T, 1>::of::<T>(Form::First);
+        repeat::<true, T, _, _, _>(conn, worker, statement, wanted).await?
     } else {
         let statement = Statement::<Untyped>::of::<T>(Form::First);
-        repeat::<true, _, _, _>(conn, worker, statement, wanted).await?
+        repeat::<true, T, _, _, _>(conn, worker, statement, wanted).await?
     };
     Ok(claimed.into_iter().next())
 }
@@ -49,7 +49,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
         }
         Some(key) => {
             let statement = Statement::<Untyped>::of::<T>(Form::ByKey).key(key);
-            repeat::<true, _, _, _>(conn, worker, statement, wanted).await?
+            repeat::<true, T, _, _, _>(conn, worker, statement, wanted).await?
         }
         None if T::Per::COLUMN.is_some() => {
             let claimed;
@@ -60,7 +60,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
             let form = Form::next(limit, wanted);
             let statement = Statement::<Untyped>::of::<T>(form);
             let statement = statement.with("limit", Value::Number(limit.into()));
-            repeat::<false, _, _, _>(conn, worker, statement, wanted).await?
+            repeat::<false, T, _, _, _>(conn, worker, statement, wanted).await?
         }
     };
     let is_full = u32::try_from(claimed.len()).is_ok_and(|count| count >= limit);
@@ -95,22 +95,13 @@ pub(super) async fn position_of<T: Claim, D: Queries>(
     Ok(positions.pop())
 }
 
-async fn repeat<'a, const IS_ONE: bool, T, N, D>(
+async fn repeat<'a, const IS_ONE: bool, T: Claim, Id: 'static, const N: u8, D: Queries>(
     conn: &mut D,
-    worker: &'a str,
-    statement: Statement<'a, Untyped, N>,
+    worker: &str,
+    statement: Statement<'a, Untyped, Id, N>,
     wanted: Wanted<'a>,
-) -> Result<Vec<Claimed<T>>, Error>
-where
-    T: Claim,
-    N: Id,
-    D: Queries,
-{
-    let statement = if IS_ONE {
-        statement.claim_one::<T>(worker, wanted)
-    } else {
-        statement.claim_many::<T>(worker, wanted)
-    };
+) -> Result<Vec<Claimed<T>>, Error> {
+    let statement = statement.claim::<T>(worker, IS_ONE, wanted);
     loop {
         let before = Sent::now();
         let rows: Vec<Answered<T, IS_ONE>> = load(conn, &statement).await?;

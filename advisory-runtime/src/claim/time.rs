@@ -11,8 +11,6 @@ use diesel::{Expression, NullableExpressionMethods, QueryResult};
 /// It fits columns of the types `Timestamptz` and `Timestamp`, nullable or not. For a `Timestamp`
 /// it is in UTC, as claims write it. Diesel's `now` is the time at which the transaction began.
 ///
-/// # Examples
-///
 /// ```
 #[doc = example_of_jobs!()]
 /// use advisory_runtime::claim;

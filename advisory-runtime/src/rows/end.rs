@@ -13,6 +13,7 @@ use std::time::Duration;
 /// # assert_ne!(soon, End::Fail);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum End {
     /// It is done. With `#[claim(completed_at = "delete")]` the row is deleted.
     Complete,
@@ -32,13 +33,29 @@ pub enum End {
     Delete,
 }
 
+/// The change that an end makes to its row.
+pub(crate) enum Change {
+    /// Sets columns, to values that follow from the row.
+    Set,
+    /// Also sets the message, and the time of the next attempt by the caller's pause, if any.
+    SetMessage {
+        pause: Option<Duration>,
+    },
+    Delete,
+}
+
 impl End {
-    /// Returns `true` if it writes a message.
-    pub(crate) const fn has_message(self) -> bool {
+    pub(crate) const fn change(self) -> Change {
         match self {
-            Self::Fail | Self::Retry { .. } => true,
-            Self::Complete | Self::Release | Self::Delete => false,
+            Self::Complete | Self::Release => Change::Set,
+            Self::Fail => Change::SetMessage { pause: None },
+            Self::Retry { after: pause } => Change::SetMessage { pause },
+            Self::Delete => Change::Delete,
         }
+    }
+
+    pub(crate) const fn has_message(self) -> bool {
+        matches!(self.change(), Change::SetMessage { .. })
     }
 }
 

@@ -1,14 +1,14 @@
 //! The statements that end claims. Their values are arrays, so the text does not depend on the
 //! number of claims, only on the kinds of ends.
 
+use super::Fragment;
 use super::form::{Form, Locked};
-use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments, LONGEST_PAUSE};
+use super::fragments::{COMPLETED_NOW, FAILED_NOW, Fragments};
 use super::statement::{Statement, Value};
-use super::{Fragment, Wanted};
 use crate::claim::Claimed;
 use crate::claim::optional_column::MaybeTime;
-use crate::claim::table::Claim;
-use crate::rows::End;
+use crate::claim::table::{Claim, LONGEST};
+use crate::rows::{Change, End};
 use crate::sql::put;
 use diesel::sql_types::BigInt;
 
@@ -17,7 +17,7 @@ pub(in crate::claim) fn end_of<T: Claim>(end: End) -> End {
     match end {
         End::Complete if T::CompletedAt::DELETES => End::Delete,
         End::Fail if T::FailedAt::COLUMN.is_none() => End::Release,
-        end => end,
+        End::Complete | End::Fail | End::Retry { .. } | End::Release | End::Delete => end,
     }
 }
 
@@ -42,12 +42,12 @@ pub(in crate::claim) fn end<'a, T: Claim>(
         has_changes,
     };
     let kinds = possible.clone().map(|end| Some(kind(end).into()));
-    let pauses = possible.map(|end| match end {
-        End::Retry { after } => after.map(|pause| {
-            let millis = pause.min(LONGEST_PAUSE).as_millis();
+    let pauses = possible.map(|end| match end.change() {
+        Change::SetMessage { pause } => pause.map(|pause| {
+            let millis = pause.min(LONGEST).as_millis();
             i64::try_from(millis).unwrap_or(i64::MAX)
         }),
-        _ => None,
+        Change::Set | Change::Delete => None,
     });
     let jobs = || ends.iter().map(|(job, ..)| *job);
     let messages = ends.iter().map(|(.., message)| *message).collect();
@@ -59,10 +59,7 @@ pub(in crate::claim) fn end<'a, T: Claim>(
         .with("pauses", Value::Numbers(pauses.collect()))
         .with("completed", Value::Changes(Box::new(T::completed())))
         .with("failed", Value::Changes(Box::new(T::failed())))
-        .wanted(Wanted {
-            changes,
-            ..Wanted::default()
-        })
+        .changes(changes)
 }
 
 /// Each kind of end, with the name of its part of the statement.
@@ -84,8 +81,6 @@ const fn kind(end: End) -> u8 {
         End::Delete => 4,
     }
 }
-
-const DELETE: u8 = 1 << kind(End::Delete);
 
 fn ends_of(kinds: u8) -> impl Iterator<Item = (End, &'static str)> {
     debug_assert!(
@@ -124,11 +119,8 @@ impl Fragments<'_> {
     /// the row's type, except when a retry fails the row at the last attempt.
     pub(super) fn add_ends(&mut self, kinds: u8, locked: Locked, has_changes: bool) {
         // The stronger lock conflicts with open transactions that refer to a row to delete.
-        let lock = match kinds & DELETE {
-            0 => "NO KEY UPDATE",
-            _ => "UPDATE",
-        };
-        self.add("lock", lock);
+        let deletes = ends_of(kinds).any(|(end, _)| matches!(end.change(), Change::Delete));
+        self.add("lock", if deletes { "UPDATE" } else { "NO KEY UPDATE" });
         let [values, columns] = values_of(kinds);
         self.add("values", values);
         self.add("value_columns", columns);
@@ -162,32 +154,29 @@ impl Fragments<'_> {
         };
         let update = |set: &str| format!("UPDATE {{table}} SET {set} FROM");
         for (end, name) in ends_of(kinds) {
-            let rows = if kinds.is_power_of_two() {
+            let mut rows = if kinds.is_power_of_two() {
                 String::new()
             } else {
                 format!(" AND advisory_claim.kind = {}", kind(end))
             };
-            if end == End::Delete {
-                statement(name, "DELETE FROM {table} USING", &rows);
-                continue;
-            }
-            let set = self.ended(end);
-            let is_retry = matches!(end, End::Retry { .. });
-            if is_retry && self.row.has_last_attempt() && self.row.sets_failed {
-                let failed = self.ended(End::Fail) + ":failed";
-                let is_last = format!("{rows} AND COALESCE({{is_spent}}, false)");
-                statement("last", &update(&failed), &is_last);
-                let has_more = format!("{rows} AND NOT COALESCE({{is_spent}}, false)");
-                statement(name, &update(&(set + ":changes")), &has_more);
-            } else {
-                let changes = match end {
-                    _ if has_changes => ":changes",
-                    End::Complete => ":completed",
-                    End::Fail => ":failed",
-                    _ => "",
-                };
-                statement(name, &update(&(set + changes)), &rows);
-            }
+            let changes = match end {
+                End::Delete => {
+                    statement(name, "DELETE FROM {table} USING", &rows);
+                    continue;
+                }
+                End::Retry { .. } if self.row.has_last_attempt() && self.row.sets_failed => {
+                    let failed = self.ended(End::Fail) + ":failed";
+                    let is_last = format!("{rows} AND COALESCE({{is_spent}}, false)");
+                    statement("last", &update(&failed), &is_last);
+                    rows.push_str(" AND NOT COALESCE({is_spent}, false)");
+                    ":changes"
+                }
+                _ if has_changes => ":changes",
+                End::Complete => ":completed",
+                End::Fail => ":failed",
+                End::Retry { .. } | End::Release => "",
+            };
+            statement(name, &update(&(self.ended(end) + changes)), &rows);
         }
         self.add("later", LATER);
         self.add("statements", statements);

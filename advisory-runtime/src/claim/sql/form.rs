@@ -5,7 +5,7 @@ use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
 use super::row_type::RowType;
 use super::{Wanted, literal, quoted, state};
 use crate::claim::table::Claim;
-use crate::rows::End;
+use crate::rows::{Change, End};
 use crate::sql::qualify::{Part, parts};
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -166,9 +166,9 @@ impl Form {
             Self::Triggers => include_str!("triggers.sql"),
             Self::EndAtOnce(end) => {
                 fragments.add("set", fragments.ended(end));
-                match end {
-                    End::Delete => include_str!("delete_at_once.sql"),
-                    _ => include_str!("end_at_once.sql"),
+                match end.change() {
+                    Change::Delete => include_str!("delete_at_once.sql"),
+                    Change::Set | Change::SetMessage { .. } => include_str!("end_at_once.sql"),
                 }
             }
             Self::EndInside(end) => {
@@ -227,9 +227,10 @@ impl Form {
 /// SQL, and the values in it.
 #[derive(Debug)]
 pub(super) struct Text {
-    first: Box<str>,
+    /// The SQL before the first value.
+    pub(super) first: Box<str>,
     /// The names of the values, each with the SQL after it.
-    values: Box<[(Box<str>, Box<str>)]>,
+    pub(super) values: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Text {
@@ -245,15 +246,6 @@ impl Text {
         }
         let (first, values) = (first.into(), values.into());
         Self { first, values }
-    }
-
-    /// Returns the SQL before the first value.
-    pub(super) const fn first(&self) -> &str {
-        &self.first
-    }
-
-    pub(super) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.values.iter().map(|(name, sql)| (&**name, &**sql))
     }
 }
 

@@ -9,9 +9,6 @@ use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, OUTCOME, at_most};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The longest pause before another attempt.
-pub(in crate::claim) const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-
 /// The fragments that do not depend on the table. SQL from the caller takes the place of values:
 /// the columns of the row, its conditions, and the columns to set.
 const FIXED: [(&str, &str); 10] = [
@@ -57,7 +54,9 @@ impl<'a> Fragments<'a> {
         );
         fragments.add("asked_key", keys(&|nth, _| format!("asked.key_{nth}")));
         fragments.add("asked_columns", keys(&|nth, _| format!("key_{nth}")));
-        fragments.add("order", order_of(&row.order_by(column)));
+        let order = row.order_by(column);
+        let order: Vec<_> = order.iter().map(|column| column.concat()).collect();
+        fragments.add("order", order.join(", "));
         fragments.add("table", table.clone());
         fragments.add("table_name", row.table_name());
         fragments.add("table_literal", literal(table));
@@ -96,9 +95,7 @@ impl<'a> Fragments<'a> {
             fragments.add(name, row.by_value.replace(":holder", text));
         }
         fragments.add("holder_text", row.by_text);
-        let [first, longest] = row
-            .backoff
-            .map(|pause| pause.min(LONGEST_PAUSE).as_millis());
+        let [first, longest] = row.backoff.map(|pause| pause.as_millis());
         fragments.add("first_pause", first.to_string());
         fragments.add("longest_pause", longest.to_string());
         fragments.count_attempts();
@@ -196,8 +193,7 @@ const BACKOFF_OF_EXPIRED: &str = "(CAST('{pauses}' AS interval[]))[LEAST(GREATES
 
 /// Returns the pauses of [`BACKOFF_OF_EXPIRED`], each in eight steps from a half to the whole, and
 /// the index of the last pause.
-fn pauses(backoff: [Duration; 2]) -> (String, usize) {
-    let [first, longest] = backoff.map(|pause| pause.min(LONGEST_PAUSE));
+fn pauses([first, longest]: [Duration; 2]) -> (String, usize) {
     let (mut rows, mut pause) = (vec![first.min(longest)], first.min(longest));
     while rows.len() < 2 || (pause < longest && !pause.is_zero()) {
         rows.push(pause);
@@ -348,11 +344,6 @@ pub(super) const COMPLETED_NOW: &str =
     "{completed_column} = {completed_open}clock_timestamp(){completed_close}";
 pub(super) const FAILED_NOW: &str =
     "{failed_column} = {failed_open}clock_timestamp(){failed_close}";
-
-pub(super) fn order_of(columns: &[[String; 2]]) -> String {
-    let columns: Vec<_> = columns.iter().map(|column| column.concat()).collect();
-    columns.join(", ")
-}
 
 /// Returns the columns that read the id of the open transaction and limit its idle time. Otherwise
 /// a worker that stops in it would keep the row locked.

@@ -7,7 +7,7 @@ use crate::claim::key::KeyColumns;
 use crate::claim::optional_column::{
     CountColumn, MaybeColumn, MaybeCount, MaybePer, MaybeRunAt, MaybeTime, TimeColumn,
 };
-use crate::claim::table::{Claim, Order, ttl};
+use crate::claim::table::{Claim, LONGEST, ttl};
 use crate::rows::End;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment as _;
@@ -47,7 +47,13 @@ pub(in crate::claim) struct RowType {
 
 impl RowType {
     pub(in crate::claim) fn of<T: Claim>() -> Self {
-        let mut order: Vec<_> = T::ORDER.iter().map(Order::parts).collect();
+        const {
+            assert!(
+                !T::FailedAt::DELETES,
+                "only `CompletedAt` can be `Deleted`: write `Absent`, and call `claim::delete`"
+            );
+        }
+        let mut order: Vec<_> = T::ORDER.iter().map(|order| order.parts).collect();
         if order.is_empty() {
             order.extend(T::RunAt::COLUMN.map(|run_at| [run_at.name, ""]));
             order.extend(T::Key::NAMES.iter().map(|&name| [name, ""]));
@@ -71,7 +77,7 @@ impl RowType {
             limit: T::LIMIT.max(1),
             order,
             ttl: ttl::<T>(),
-            backoff: T::BACKOFF,
+            backoff: T::BACKOFF.map(|pause| pause.min(LONGEST)),
             sets_failed: sets_columns::<T>(End::Fail),
         }
     }

@@ -15,14 +15,14 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A statement, and the SQL types of its columns. `Id` is a [`Fixed`] for a text that only the type
-/// of row changes: Diesel then finds the prepared statement without the text.
-pub(in crate::claim) struct Statement<'a, Columns = Untyped, Id = ()> {
+/// A statement, and the SQL types of its columns. `N` is above zero for a text that only `T`, the
+/// type of row, changes: Diesel then finds the prepared statement without the text.
+pub(in crate::claim) struct Statement<'a, Columns = Untyped, T = (), const N: u8 = 0> {
     text: Arc<Text>,
     /// The values by their names in the file.
     values: Vec<(&'static str, Value<'a>)>,
     wanted: Wanted<'a>,
-    kind: PhantomData<fn() -> (Columns, Id)>,
+    kind: PhantomData<fn() -> (Columns, T)>,
 }
 
 /// A value of a statement, or an array with one for each row.
@@ -31,35 +31,16 @@ pub(in crate::claim) enum Value<'a> {
     Texts(Vec<Option<&'a str>>),
     Number(i64),
     Numbers(Vec<Option<i64>>),
-    /// The values of a key's columns.
-    Key(Fragment<'a>),
-    /// Columns to read.
-    Selection(Fragment<'static>),
+    /// The values of a key's columns, or columns to read.
+    Sql(Fragment<'a>),
     /// Columns that the row's type sets.
     Changes(Fragment<'static>),
 }
 
-/// A text for a type of row by its number.
-#[derive(Debug)]
-pub(in crate::claim) struct Fixed<T, const N: u8>(PhantomData<fn() -> T>);
-
-/// The number of a statement's text, if it has one.
-pub(in crate::claim) trait Id: 'static {
-    const IS_FIXED: bool;
-}
-
-impl Id for () {
-    const IS_FIXED: bool = false;
-}
-
-impl<T: 'static, const N: u8> Id for Fixed<T, N> {
-    const IS_FIXED: bool = true;
-}
-
-impl<'a, Columns, N> Statement<'a, Columns, N> {
-    pub(in crate::claim) fn of<T: Claim>(form: Form) -> Self {
+impl<'a, Columns, T, const N: u8> Statement<'a, Columns, T, N> {
+    pub(in crate::claim) fn of<R: Claim>(form: Form) -> Self {
         Self {
-            text: form::text::<T>(form),
+            text: form::text::<R>(form),
             values: Vec::new(),
             wanted: Wanted::default(),
             kind: PhantomData,
@@ -79,41 +60,41 @@ impl<'a, Columns, N> Statement<'a, Columns, N> {
         }
     }
 
+    pub(in crate::claim) fn changes(mut self, changes: &'a [Fragment<'a>]) -> Self {
+        self.wanted.changes = changes;
+        self
+    }
+
     pub(in crate::claim) fn key(self, key: impl QueryFragment<Pg> + Send + Sync + 'a) -> Self {
-        self.with("key", Value::Key(Box::new(key)))
+        self.with("key", Value::Sql(Box::new(key)))
     }
 
     /// The statement is about these rows.
-    pub(in crate::claim) fn keys<T: Claim>(self, rows: impl Iterator<Item = &'a T>) -> Self {
-        let arrays = <T::KeyValue<'a> as RowKey<T::Key>>::arrays(rows.map(T::key));
-        self.with("keys", Value::Key(Box::new(arrays)))
+    pub(in crate::claim) fn keys<R: Claim>(self, rows: impl Iterator<Item = &'a R>) -> Self {
+        let arrays = <R::KeyValue<'a> as RowKey<R::Key>>::arrays(rows.map(R::key));
+        self.with("keys", Value::Sql(Box::new(arrays)))
     }
 
     /// The statement changes this claim.
-    pub(in crate::claim) fn about<T: Claim>(self, job: &'a Claimed<T>) -> Self {
+    pub(in crate::claim) fn about<R: Claim>(self, job: &'a Claimed<R>) -> Self {
         self.key((**job).key().bound())
             .with("holder", Value::Text(job.locked_by().into()))
     }
 
-    /// The statement claims one row.
-    pub(in crate::claim) fn claim_one<T: Claim>(self, worker: &'a str, wanted: Wanted<'a>) -> Self {
-        self.claim::<T>(of_claim(worker, is_named::<T>()), wanted)
-    }
-
-    /// The statement claims several rows. Their `locked_by` differ in the last part of the UUID.
-    pub(in crate::claim) fn claim_many<T: Claim>(
+    /// The statement claims one row, or several. The `locked_by` of several differ in the last part
+    /// of the UUID.
+    pub(in crate::claim) fn claim<R: Claim>(
         self,
-        worker: &'a str,
+        worker: &str,
+        is_one: bool,
         wanted: Wanted<'a>,
     ) -> Self {
-        let mut holder = of_claim(worker, is_named::<T>());
-        holder.truncate(holder.len() - 12);
-        self.claim::<T>(holder, wanted)
-    }
-
-    fn claim<T: Claim>(self, holder: String, wanted: Wanted<'a>) -> Self {
+        let mut holder = of_claim(worker, <R::LockedBy as Expression>::SqlType::IS_NAMED);
+        if !is_one {
+            holder.truncate(holder.len() - 12);
+        }
         self.with("holder", Value::Text(holder.into()))
-            .with("selection", Value::Selection(Box::new(T::selection())))
+            .with("selection", Value::Sql(Box::new(R::selection())))
             .wanted(wanted)
     }
 }
@@ -135,11 +116,6 @@ pub(in crate::claim) fn settled<T: Claim>(jobs: &[Claimed<T>]) -> Statement<'_, 
     Statement::of::<T>(Form::Settled)
         .keys(jobs.iter().map(|job| &**job))
         .with("transactions", Value::Numbers(transactions.collect()))
-}
-
-/// Returns `true` if the value of `locked_by` contains the worker's name.
-const fn is_named<T: Claim>() -> bool {
-    <T::LockedBy as Expression>::SqlType::IS_NAMED
 }
 
 /// Makes the `locked_by` of one new claim. The server would take three times as long.
@@ -167,11 +143,11 @@ fn of_claim(worker: &str, is_named: bool) -> String {
     holder
 }
 
-impl<Columns, N> QueryFragment<Pg> for Statement<'_, Columns, N> {
+impl<Columns, T, const N: u8> QueryFragment<Pg> for Statement<'_, Columns, T, N> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql(self.text.first());
-        for (name, sql) in self.text.values() {
-            match name {
+        out.push_sql(&self.text.first);
+        for (name, sql) in &self.text.values {
+            match &**name {
                 "conditions" => put_each(self.wanted.conditions, " AND (", ")", out.reborrow())?,
                 "changes" => put_each(self.wanted.changes, ", ", "", out.reborrow())?,
                 name => {
@@ -197,7 +173,7 @@ impl Value<'_> {
             Self::Texts(texts) => out.push_bind_param::<Array<Nullable<SqlText>>, _>(texts),
             Self::Number(number) => out.push_bind_param::<BigInt, _>(number),
             Self::Numbers(numbers) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(numbers),
-            Self::Key(sql) | Self::Selection(sql) => sql.walk_ast(out),
+            Self::Sql(sql) => sql.walk_ast(out),
             Self::Changes(changes) => put_each(std::slice::from_ref(changes), ", ", "", out),
         }
     }
@@ -219,12 +195,11 @@ fn put_each<'b>(
     Ok(())
 }
 
-impl<Columns, N> Query for Statement<'_, Columns, N> {
+impl<Columns, T, const N: u8> Query for Statement<'_, Columns, T, N> {
     type SqlType = Columns;
 }
 
-/// A statement is prepared under its text, like Diesel's own updates, or under its number.
-impl<Columns, N: Id> QueryId for Statement<'_, Columns, N> {
-    type QueryId = N;
-    const HAS_STATIC_QUERY_ID: bool = N::IS_FIXED;
+impl<Columns: 'static, T: 'static, const N: u8> QueryId for Statement<'_, Columns, T, N> {
+    type QueryId = Statement<'static, Columns, T, N>;
+    const HAS_STATIC_QUERY_ID: bool = N > 0;
 }

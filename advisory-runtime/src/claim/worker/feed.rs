@@ -2,7 +2,7 @@
 //! have waited too long for a slot.
 
 use super::room::Suspect;
-use super::shared::{LAST_END, Shared, Waiting};
+use super::shared::{Shared, Waiting};
 use super::start::Start;
 use super::{Settings, Source, Stop};
 use crate::PoolError;
@@ -56,8 +56,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
         let taken = match conn {
             Ok(conn) => {
                 let claim = timeout(answer, conn(asked.clone()));
-                let claim = shared.unless_stopped_for(LAST_END, claim);
-                match claim.await {
+                match shared.unless_stopped(claim).await {
                     Some(Ok(taken)) => taken,
                     _ => Err(Error::Pool(PoolError::new("the server did not answer"))),
                 }
@@ -228,14 +227,8 @@ async fn until_woken<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Sh
     let mut woken = pin!(shared.wake.notified());
     let waiting = async {
         loop {
-            let mut ended = pin!(shared.room.ended.notified());
-            let is_woken = poll_fn(|context| {
-                if woken.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(true);
-                }
-                ended.as_mut().poll(context).map(|()| false)
-            });
-            if is_woken.await
+            let ended = unless(woken.as_mut(), shared.room.ended.notified()).await;
+            if ended.is_none()
                 || T::Per::COLUMN.is_some()
                 || (settings.is_until_empty && shared.room.held() == 0)
             {

@@ -10,6 +10,7 @@ use crate::claim::{BodyOutcome, Claimed, Error, Event};
 use crate::rows::{End, Reach, tell};
 use std::any::Any;
 use std::fmt::Display;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
@@ -78,7 +79,19 @@ pub(super) async fn job<T, R, E, F>(
         claimed, mut kept, ..
     } = row;
     let mut observed = Observed::new(claimed.clone());
-    let body = caught_body(settings, shared, body, &claimed);
+    // Making the text can panic too, and so can the destructor of the body's future.
+    let called = async {
+        let result = body(claimed.clone()).await;
+        result.map_err(|error| error.to_string())
+    };
+    #[cfg(feature = "tracing")]
+    let called = {
+        use tracing::Instrument as _;
+        let telemetry = claimed.telemetry();
+        let span = telemetry.as_ref().map(crate::observe::Telemetry::span);
+        called.instrument(span.unwrap_or_else(tracing::Span::none))
+    };
+    let body = run_body(settings, shared, called);
     let result = if R::IS_ASYNC {
         watch(&claimed, body).await
     } else {
@@ -114,46 +127,17 @@ pub(super) async fn job<T, R, E, F>(
     );
 }
 
-/// Calls the body, and turns its panic into a failure.
-async fn caught_body<T, R, E, F>(
+/// Runs a body. After a failure, waits before the row is released.
+async fn run_body<T: Claim, R: Reach>(
     settings: &Settings<'_, T>,
     shared: &Shared<T, R>,
-    body: &impl Fn(Claimed<T>) -> F,
-    claimed: &Claimed<T>,
-) -> Result<(), Failed>
-where
-    T: Claim,
-    R: Reach,
-    F: Future<Output = Result<(), E>>,
-    E: Display,
-{
-    // Making the text can panic too.
-    let called = async {
-        let result = body(claimed.clone()).await;
-        result.map_err(|error| error.to_string())
-    };
-    #[cfg(feature = "tracing")]
-    let called = {
-        use tracing::Instrument as _;
-        let telemetry = claimed.telemetry();
-        let span = telemetry.as_ref().map(crate::observe::Telemetry::span);
-        called.instrument(span.unwrap_or_else(tracing::Span::none))
-    };
-    let failed = match caught(called).await {
-        Ok(Ok(())) => return Ok(()),
-        Ok(Err(message)) => Failed {
-            message,
-            has_panicked: false,
-        },
-        Err(panic) => Failed {
-            message: format!("the body panicked: {panic}"),
-            has_panicked: true,
-        },
-    };
-    if is_released::<T>(settings.on_err) {
+    body: impl Future<Output = Result<(), String>>,
+) -> Result<(), Failed> {
+    let result = caught(body).await;
+    if result.is_err() && is_released::<T>(settings.on_err) {
         drop(timeout(settings.poll, shared.stopping.acquire()).await);
     }
-    Err(failed)
+    result
 }
 
 /// Returns `true` if the row of a failed body can be claimed again at once.
@@ -165,38 +149,35 @@ fn is_released<T: Claim>(on_err: End) -> bool {
     }
 }
 
-/// Returns the future's output, or the message of a panic in the future or its destructor.
-async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
-    let mut future = DropCaught(Some(Box::pin(future)));
-    let result = std::future::poll_fn(|context| {
-        let Some(running) = &mut future.0 else {
+/// Turns an error or a panic of a body into a failure.
+async fn caught(body: impl Future<Output = Result<(), String>>) -> Result<(), Failed> {
+    let failed = |message, has_panicked| Failed {
+        message,
+        has_panicked,
+    };
+    let mut body = DropCaught(Some(Box::pin(body)));
+    poll_fn(|context| {
+        let Some(running) = &mut body.0 else {
             return Poll::Pending;
         };
         match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
-            Ok(polled) => polled.map(Ok),
-            Err(panic) => Poll::Ready(Err(message(&*panic))),
+            Ok(polled) => polled.map(|result| result.map_err(|error| failed(error, false))),
+            Err(panic) => {
+                let message = format!("the body panicked: {}", message(&*panic));
+                Poll::Ready(Err(failed(message, true)))
+            }
         }
-    });
-    let result = result.await;
-    // It must not be polled again after a panic.
-    let dropped = future.drop_caught();
-    result.and_then(|output| dropped.map(|()| output))
+    })
+    .await
 }
 
-/// Catches a panic in the destructor of a future.
+/// Catches a panic in the destructor of a future that has not returned.
 struct DropCaught<F>(Option<Pin<Box<F>>>);
-
-impl<F> DropCaught<F> {
-    fn drop_caught(&mut self) -> Result<(), String> {
-        let future = self.0.take();
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(future)));
-        dropped.map_err(|panic| message(&*panic))
-    }
-}
 
 impl<F> Drop for DropCaught<F> {
     fn drop(&mut self) {
-        drop(self.drop_caught());
+        let future = self.0.take();
+        drop(catch_unwind(AssertUnwindSafe(|| drop(future))));
     }
 }
 

@@ -7,6 +7,7 @@ use crate::claim::sql::{LISTEN, RowType, number};
 use crate::claim::table::Claim;
 use crate::claim::{Error, Event};
 use crate::driver::Driver;
+use crate::rows::unless;
 use crate::{Pool, PoolError};
 use diesel_async::AsyncPgConnection;
 use futures_util::Stream as _;
@@ -15,7 +16,6 @@ use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 struct Listener {
     /// Held by the worker that listens for all. When it ends, another one takes over.
     turn: tokio::sync::Mutex<()>,
-    workers: Mutex<Vec<Arc<Listening>>>,
+    workers: Mutex<Vec<Weak<Listening>>>,
     /// A worker was added.
     has_come: Notify,
 }
@@ -63,7 +63,9 @@ impl Listener {
     }
 
     fn workers(&self) -> Vec<Arc<Listening>> {
-        locked(&self.workers).clone()
+        let mut workers = locked(&self.workers);
+        workers.retain(|worker| worker.strong_count() > 0);
+        workers.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn wake(&self, number: &str) {
@@ -101,15 +103,6 @@ impl Listener {
     }
 }
 
-/// Removes the worker from the listener when dropped.
-struct Registered<'l>(&'l Listener, Arc<Listening>);
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        locked(&self.0.workers).retain(|worker| !Arc::ptr_eq(worker, &self.1));
-    }
-}
-
 /// Wakes the worker up at each notification about its table. Returns if none can arrive.
 pub(super) async fn listen<T: Claim, P: Pool>(
     pool: &P,
@@ -130,8 +123,7 @@ pub(super) async fn listen<T: Claim, P: Pool>(
         number: OnceLock::new(),
         wake: Arc::clone(wake),
     });
-    locked(&listener.workers).push(Arc::clone(&own));
-    let _registered = Registered(&listener, own);
+    locked(&listener.workers).push(Arc::downgrade(&own));
     listener.has_come.notify_one();
     let _turn = listener.turn.lock().await;
     loop {
@@ -172,14 +164,9 @@ async fn wake_until_lost(conn: &mut AsyncPgConnection, listener: &Listener) -> b
     loop {
         let next = {
             let mut notifications = pin!(conn.notifications_stream());
-            let mut has_come = pin!(listener.has_come.notified());
-            let next = poll_fn(|context| {
-                if let Poll::Ready(next) = notifications.as_mut().poll_next(context) {
-                    return Poll::Ready(Some(next));
-                }
-                has_come.as_mut().poll(context).map(|()| None)
-            });
-            timeout(SILENCE, next).await
+            let next = poll_fn(|context| notifications.as_mut().poll_next(context));
+            let has_come = pin!(listener.has_come.notified());
+            timeout(SILENCE, unless(has_come, next)).await
         };
         match next {
             Ok(Some(Some(Ok(notification)))) => listener.wake(&notification.payload),

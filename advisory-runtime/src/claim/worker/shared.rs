@@ -16,7 +16,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 /// The time that a stopping worker waits for its rows to end.
-pub(super) const LAST_END: Duration = Duration::from_secs(5);
+const LAST_END: Duration = Duration::from_secs(5);
 
 /// A claimed row that waits for a slot.
 pub(super) struct Waiting<T: Claim, R: Reach> {
@@ -68,15 +68,11 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         drop(timeout(LAST_END, ended).await);
     }
 
-    /// Returns the future's output, or `None` once the worker has been stopping for `limit`.
-    pub(super) async fn unless_stopped_for<F: Future>(
-        &self,
-        limit: Duration,
-        future: F,
-    ) -> Option<F::Output> {
+    /// Returns the future's output, or `None` once the worker has been stopping for [`LAST_END`].
+    pub(super) async fn unless_stopped<F: Future>(&self, future: F) -> Option<F::Output> {
         let stopped = pin!(async {
             drop(self.stopping.acquire().await);
-            sleep_until(Instant::now() + limit).await;
+            sleep_until(Instant::now() + LAST_END).await;
         });
         unless(stopped, future).await
     }
