@@ -198,7 +198,7 @@ fn both_formats_show_the_wait_and_the_permits_of_a_site() {
     assert_has(&document, wanted);
     let program = program_of("polled-json", &[export]);
     let said = advisory(&["dump", "--format", "json", "--artifact", &program]);
-    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let json: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(json["sites"][0]["poll"], "1s");
     assert_eq!(json["sites"][0]["permits"], 3);
     for (permits, code, why) in [
