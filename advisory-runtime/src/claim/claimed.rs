@@ -2,9 +2,11 @@
 
 use super::Error;
 use super::mutex::locked;
-use super::table::{Claim, ttl};
+use super::rows::{AnyClaim, ErasedClaim};
+use super::table::{Claim, every, ttl};
+use crate::PoolError;
 use crate::observe::Telemetry;
-use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
+use crate::rows::{self, Change, Expiry, Hold, Observer, Phase, Sent, tell};
 use diesel::data_types::PgInterval;
 use diesel::deserialize;
 use diesel::pg::Pg;
@@ -12,6 +14,7 @@ use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable, Text};
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -94,6 +97,17 @@ impl<T: Claim> Claimed<T> {
         self.0.observer.get()
     }
 
+    /// The same claim for the keeper, which is not compiled for each type of row.
+    pub(super) fn any(&self) -> AnyClaim {
+        AnyClaim(Arc::<Shared<T>>::clone(&self.0))
+    }
+
+    pub(super) fn of_any(AnyClaim(claim): AnyClaim) -> Result<Self, Error> {
+        let claim: Arc<dyn Any + Send + Sync> = claim;
+        let other = |_| PoolError::new("two kinds of rows have one name").into();
+        claim.downcast().map(Self).map_err(other)
+    }
+
     pub(super) fn telemetry(&self) -> MutexGuard<'_, Option<Telemetry>> {
         locked(&self.0.telemetry)
     }
@@ -170,6 +184,21 @@ impl<T: Claim> Claimed<T> {
 
     pub(super) fn name(&self) -> String {
         format!("{} ({})", super::sql::table_name::<T>(), self.0.locked_by)
+    }
+}
+
+impl<T: Claim> ErasedClaim for Shared<T> {
+    fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    fn every(&self) -> Duration {
+        every::<T>()
+    }
+
+    fn tell(self: Arc<Self>, change: Change<'_, Error>) {
+        let job = Claimed(self);
+        tell(job.observer(), rows::Event::of(&job, change));
     }
 }
 

@@ -7,27 +7,25 @@ use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
 use super::renew::require_renewable;
 use super::sql::{Form, Statement, Value, settled, text};
-use super::table::{Claim, every};
+use super::table::Claim;
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Observer, Reach, Renewed,
-    RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
+    Answering, Change, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Reach,
+    Renewed, RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
+use std::any::Any;
 use std::fmt::Display;
+use std::future::ready;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The end of a claim, and the message of a failure.
 #[derive(Clone, Debug)]
-#[cfg_attr(
-    not(feature = "diesel-async"),
-    allow(unreachable_pub, reason = "leases make the trait with it public")
-)]
-pub struct ClaimEnd {
+pub(crate) struct ClaimEnd {
     pub(super) end: End,
     pub(super) message: Option<Arc<str>>,
 }
@@ -43,33 +41,38 @@ impl ClaimEnd {
     }
 }
 
-/// Has the keeper renew claims, on connections of this pool.
-pub(super) fn keep_all<T: Claim, R: Reach>(
-    pool: usize,
-    reach: impl FnOnce() -> R,
-    jobs: Vec<Claimed<T>>,
-) -> Result<Vec<KeptJob<T, R>>, PoolError> {
-    let name = Name::new::<ClaimRows<T, R>>(pool, None);
-    let rows = || ClaimRows(reach(), PhantomData);
-    Keeper::of_process().keep_all(name, rows, jobs, true)
+/// Has the keeper renew claims, on connections of the pool with this number.
+pub(crate) fn keep_all<T: Claim, P: Clone + 'static, R: Reach>(
+    pool: &P,
+    number: usize,
+    reach: fn(P) -> R,
+    jobs: &[Claimed<T>],
+) -> Result<Vec<KeptJob>, PoolError> {
+    let name = Name::new::<(ClaimRows<T, R>, P)>(number, None);
+    let rows = &|| -> Box<dyn Rows<AnyClaim>> {
+        Box::new(ClaimRows::<T, R>(reach(pool.clone()), PhantomData))
+    };
+    let jobs = jobs.iter().map(Claimed::any);
+    Keeper::of_process().keep_all(name, rows, jobs.collect(), true)
 }
 
 /// Has the keeper renew a claim.
-pub(crate) fn keep<T: Claim, R: Reach>(
+pub(crate) fn keep<T: Claim, P: Clone + 'static, R: Reach>(
+    pool: &P,
     identity: Option<usize>,
-    reach: impl FnOnce() -> R,
+    reach: fn(P) -> R,
     job: &Claimed<T>,
-) -> Result<KeptJob<T, R>, PoolError> {
+) -> Result<KeptJob, PoolError> {
     if let Some(observer) = observers(job.name(), None) {
         job.set_observer(&observer);
     }
-    let pool = identity.unwrap_or_else(number_of_pool);
-    let mut kept = keep_all(pool, reach, vec![job.clone()])?;
+    let number = identity.unwrap_or_else(number_of_pool);
+    let mut kept = keep_all(pool, number, reach, std::slice::from_ref(job))?;
     kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
 }
 
 /// A claim that is renewed.
-pub(crate) type KeptJob<T, R> = Kept<ClaimRows<T, R>>;
+pub(crate) type KeptJob = Kept<AnyClaim>;
 
 /// Runs the body until the claim is lost.
 pub(super) async fn watch<T: Claim, R>(
@@ -85,20 +88,20 @@ pub(super) async fn watch<T: Claim, R>(
 
 /// Releases the job in the background when dropped, unless the thread is panicking. `A` is dropped
 /// once the job is released.
-pub(super) struct ReleaseOnDrop<T: Claim, R: Reach, A: Send + 'static>(Option<(KeptJob<T, R>, A)>);
+pub(super) struct ReleaseOnDrop<A: Send + 'static>(Option<(KeptJob, A)>);
 
-impl<T: Claim, R: Reach, A: Send + 'static> ReleaseOnDrop<T, R, A> {
-    pub(super) const fn new(kept: KeptJob<T, R>, alive: A) -> Self {
+impl<A: Send + 'static> ReleaseOnDrop<A> {
+    pub(super) const fn new(kept: KeptJob, alive: A) -> Self {
         Self(Some((kept, alive)))
     }
 
     /// Leaves it to the caller to end the claim.
-    pub(super) const fn take(&mut self) -> Option<(KeptJob<T, R>, A)> {
+    pub(super) const fn take(&mut self) -> Option<(KeptJob, A)> {
         self.0.take()
     }
 }
 
-impl<T: Claim, R: Reach, A: Send + 'static> Drop for ReleaseOnDrop<T, R, A> {
+impl<A: Send + 'static> Drop for ReleaseOnDrop<A> {
     fn drop(&mut self) {
         if let Some((kept, alive)) = self.0.take()
             && !std::thread::panicking()
@@ -120,8 +123,8 @@ pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> 
 
 /// Ends a claim after its body has returned `result`. An error of the body takes precedence over
 /// one of the end.
-pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Display>(
-    kept: KeptJob<T, R>,
+pub(crate) async fn end_as_returned<T: Claim, V, E: From<Error> + Display>(
+    kept: KeptJob,
     job: &Claimed<T>,
     on_err: End,
     result: Result<V, E>,
@@ -133,28 +136,31 @@ pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Disp
     result
 }
 
-/// The claimed rows of one type on one pool.
-pub(crate) struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
+/// A claim of any type.
+#[derive(Clone)]
+pub(crate) struct AnyClaim(pub(super) Arc<dyn ErasedClaim>);
 
-impl<T: Claim> HeldRow for Claimed<T> {
+/// What the keeper needs to know of a claim.
+pub(super) trait ErasedClaim: Any + Send + Sync {
+    fn hold(&self) -> &Hold;
+    fn every(&self) -> Duration;
+    fn tell(self: Arc<Self>, change: Change<'_, Error>);
+}
+
+impl HeldRow for AnyClaim {
     type End = ClaimEnd;
     type Error = Error;
-    type Shown = Self;
 
     fn hold(&self) -> &Hold {
-        Claimed::hold(self)
+        self.0.hold()
     }
 
     fn every(&self) -> Duration {
-        every::<T>()
+        self.0.every()
     }
 
-    fn shown(&self) -> &Self {
-        self
-    }
-
-    fn observer(&self) -> Option<&Observer<Self, Error>> {
-        Claimed::observer(self)
+    fn tell(&self, change: Change<'_, Error>) {
+        Arc::clone(&self.0).tell(change);
     }
 
     fn shown_end(end: &ClaimEnd) -> End {
@@ -162,41 +168,64 @@ impl<T: Claim> HeldRow for Claimed<T> {
     }
 }
 
-impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
-    type Row = Claimed<T>;
+/// The claimed rows of one type on one pool.
+struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
 
-    const SENDS_HERE: bool = R::IS_ASYNC;
-    const GATHERS: bool = true;
-
-    async fn renew(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.send(Arc::new(Renew(jobs)), times).await
+impl<T: Claim, R: Reach> Rows<AnyClaim> for ClaimRows<T, R> {
+    fn sends_here(&self) -> bool {
+        R::IS_ASYNC
     }
 
-    async fn settled(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.0.send(Arc::new(Settle(jobs)), times).await
+    fn gathers(&self) -> bool {
+        true
     }
 
-    async fn end(
+    fn renew(&self, jobs: Vec<AnyClaim>, times: Times) -> Answering<'_, Vec<Renewed>, Error> {
+        send(&self.0, false, all_of(jobs).map(Renew::<T>), times)
+    }
+
+    fn settled(&self, jobs: Vec<AnyClaim>, times: Times) -> Answering<'_, Vec<Settled>, Error> {
+        send(&self.0, false, all_of(jobs).map(Settle::<T>), times)
+    }
+
+    fn end(
         &self,
-        job: Claimed<T>,
+        job: AnyClaim,
         end: ClaimEnd,
         times: Times,
         is_here: bool,
-    ) -> Result<bool, Error> {
-        self.0
-            .send_from(is_here, Arc::new(EndStep(job, end)), times)
-            .await
+    ) -> Answering<'_, bool, Error> {
+        let step = Claimed::of_any(job).map(|job| EndStep::<T>(job, end));
+        send(&self.0, is_here, step, times)
     }
 
-    async fn end_all(
+    fn end_all(
         &self,
-        ends: Vec<(Claimed<T>, ClaimEnd)>,
+        ends: Vec<(AnyClaim, ClaimEnd)>,
         times: Times,
         is_here: bool,
-    ) -> Result<Vec<bool>, Error> {
-        self.0
-            .send_from(is_here, Arc::new(EndAllStep(ends)), times)
-            .await
+    ) -> Answering<'_, Vec<bool>, Error> {
+        let ends = ends
+            .into_iter()
+            .map(|(job, end)| Ok((Claimed::of_any(job)?, end)));
+        let step = ends.collect::<Result<_, _>>().map(EndAllStep::<T>);
+        send(&self.0, is_here, step, times)
+    }
+}
+
+fn all_of<T: Claim>(jobs: Vec<AnyClaim>) -> Result<Vec<Claimed<T>>, Error> {
+    jobs.into_iter().map(Claimed::of_any).collect()
+}
+
+fn send<R: Reach, S: Step<Error = Error>>(
+    reach: &R,
+    is_here: bool,
+    step: Result<S, Error>,
+    times: Times,
+) -> Answering<'_, S::Answer, Error> {
+    match step {
+        Ok(step) => reach.send_from(is_here, Arc::new(step), times),
+        Err(error) => Box::pin(ready(Err(error))),
     }
 }
 

@@ -196,7 +196,7 @@ impl<S: Store> Leases<S> {
     pub(super) fn group(&self) -> Name {
         let pool = self.store.identity().unwrap_or(self.id);
         let table = Arc::clone(&self.table.texts.full_name);
-        Name::new::<S::Rows>(pool, Some(table))
+        Name::new::<S>(pool, Some(table))
     }
 
     /// Returns `true` if any of these is held in this table. Leases of the same key can be in

@@ -86,6 +86,27 @@ pub enum BodyOutcome<'e, E> {
     Dropped,
 }
 
+/// What the keeper reports of a row, whose type it does not know.
+pub enum Change<'e, E> {
+    Renewed,
+    RenewalFailed(&'e E),
+    Lost,
+    Ended { end: End, held: Duration },
+    EndFailed(&'e E),
+}
+
+impl<'e, R, E> Event<'e, R, E> {
+    pub(crate) const fn of(row: &'e R, change: Change<'e, E>) -> Self {
+        match change {
+            Change::Renewed => Self::Renewed(row),
+            Change::RenewalFailed(error) => Self::RenewalFailed(row, error),
+            Change::Lost => Self::Lost(row),
+            Change::Ended { end, held } => Self::Ended { row, end, held },
+            Change::EndFailed(error) => Self::EndFailed(row, error),
+        }
+    }
+}
+
 /// Is called with each event.
 pub(crate) type Observer<R, E> = Arc<dyn Fn(Event<'_, R, E>) + Send + Sync>;
 

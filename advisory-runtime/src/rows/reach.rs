@@ -99,7 +99,8 @@ pub(crate) trait StepOn<D, A, E>: Send + Sync {
     fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, A, E>;
 }
 
-type Answering<'s, A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send + 's>>;
+/// An answer that is awaited.
+pub(crate) type Answering<'s, A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send + 's>>;
 
 pub(crate) type AnyStep<D, A, E> = Arc<dyn StepOn<D, A, E>>;
 
@@ -125,7 +126,7 @@ impl<S: Step, D: Queries> StepOn<D, S::Answer, S::Error> for S {
     }
 }
 
-/// The connections of a pool, and one outside of it.
+/// The connections of a pool of any type, and one outside of it.
 pub(crate) trait Reach: Send + Sync + 'static {
     type Connection: Queries;
 
@@ -155,14 +156,11 @@ pub(crate) trait Reach: Send + Sync + 'static {
         is_here: bool,
         step: AnyStep<Self::Connection, A, E>,
         times: Times,
-    ) -> impl Future<Output = Result<A, E>> + Send {
-        async move {
-            if is_here {
-                self.send_here(step, times).await
-            } else {
-                // Boxed: it is much larger, and the caller's runtime never polls it.
-                Box::pin(self.send(step, times)).await
-            }
+    ) -> Answering<'_, A, E> {
+        if is_here {
+            Box::pin(self.send_here(step, times))
+        } else {
+            Box::pin(self.send(step, times))
         }
     }
 }

@@ -41,7 +41,7 @@ where
     E: From<Error> + Display,
 {
     // It is renewed until the job has ended.
-    let kept = keep(pool.identity(), || Threaded::new(pool.clone()), job).map_err(Error::Pool)?;
+    let kept = keep(pool, pool.identity(), Threaded::new, job).map_err(Error::Pool)?;
     let result = body();
     block_on(end_as_returned(kept, job, on_err, result))
 }
@@ -76,7 +76,7 @@ where
     T: Claim,
     P: Pool + Clone + Send + Sync + 'static,
 {
-    let kept = keep(pool.identity(), || Threaded::new(pool.clone()), job)?;
+    let kept = keep(pool, pool.identity(), Threaded::new, job)?;
     let result = body();
     drop(kept);
     if !job.is_finished() && (job.hold().is_lost() || job.hold().is_expired()) {

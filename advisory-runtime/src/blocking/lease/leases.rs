@@ -5,10 +5,12 @@ use crate::blocking::reach::{OnThread, Threaded};
 use crate::blocking::{Connection as _, Pool};
 use crate::driver::block_on;
 use crate::lease;
+use crate::lease::grant::Granted;
 use crate::lease::rows::LeaseRows;
 use crate::lease::store::{Acquisition, Store, late};
 use crate::lease::tries::{LAST_TRY, Refusal};
-use crate::rows::{Keeper, UNANSWERED};
+use crate::rows::{Keeper, Rows, UNANSWERED};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -108,10 +110,8 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
 struct Blocking<P>(P);
 
 impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
-    type Rows = LeaseRows<Threaded<P>>;
-
-    fn rows(&self) -> Self::Rows {
-        LeaseRows(Threaded::new(self.0.clone()))
+    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>> {
+        Box::new(LeaseRows(Threaded::new(self.0.clone())))
     }
 
     fn identity(&self) -> Option<usize> {
@@ -134,7 +134,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
         within: Option<Duration>,
     ) -> Result<Result<lease::Lease, Refusal>, Error> {
         let since = Instant::now();
-        let connect = OnThread::connect(self.0.clone(), false);
+        let connect = OnThread::connect(Arc::new(self.0.clone()), false);
         let conn = match within.or(acquisition.connection_limit()) {
             None => connect.await?,
             Some(limit) => match timeout(limit, connect).await {

@@ -7,7 +7,7 @@ use crate::claim::rows::{ClaimEnd, ended, watch};
 use crate::claim::sql::ends::end_of;
 use crate::claim::table::Claim;
 use crate::claim::{BodyOutcome, Claimed, Error, Event};
-use crate::rows::{End, Reach, tell};
+use crate::rows::{End, tell};
 use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,14 +63,13 @@ struct Failed {
 
 /// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped, so it runs
 /// to its end and holds its slot until then.
-pub(super) async fn job<T, R, E, F>(
+pub(super) async fn job<T, E, F>(
     settings: &Settings<'_, T>,
-    shared: &Shared<T, R>,
+    shared: &Shared<T>,
     body: &impl Fn(Claimed<T>) -> F,
-    row: Waiting<T, R>,
+    row: Waiting<T>,
 ) where
     T: Claim,
-    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
@@ -79,7 +78,7 @@ pub(super) async fn job<T, R, E, F>(
     } = row;
     let mut observed = Observed::new(claimed.clone());
     let body = caught_body(settings, shared, body, &claimed);
-    let result = if R::IS_ASYNC {
+    let result = if shared.is_async {
         watch(&claimed, body).await
     } else {
         Ok(body.await)
@@ -115,15 +114,14 @@ pub(super) async fn job<T, R, E, F>(
 }
 
 /// Calls the body, and turns its panic into a failure.
-async fn caught_body<T, R, E, F>(
+async fn caught_body<T, E, F>(
     settings: &Settings<'_, T>,
-    shared: &Shared<T, R>,
+    shared: &Shared<T>,
     body: &impl Fn(Claimed<T>) -> F,
     claimed: &Claimed<T>,
 ) -> Result<(), Failed>
 where
     T: Claim,
-    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
