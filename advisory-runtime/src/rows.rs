@@ -31,9 +31,9 @@ pub(crate) use keeper::Task;
 pub(crate) use keeper::{HeldRow, Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::{Answering, Reach, Step, StepOn, Times, may_stick};
+pub(crate) use reach::{Answering, AnyStep, Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
-pub(crate) use reach::{first_answer, unanswered};
+pub(crate) use reach::{StepOn, first_answer, unanswered};
 pub(crate) use watch::{unless, watch};
 
 use crate::driver::{Driver, depth};

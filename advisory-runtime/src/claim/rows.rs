@@ -11,8 +11,8 @@ use super::table::Claim;
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    Answering, Change, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Reach,
-    Renewed, RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
+    Answering, AnyStep, Change, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name,
+    Reach, Renewed, RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
 };
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
@@ -41,23 +41,48 @@ impl ClaimEnd {
     }
 }
 
+/// The connections on which claims are renewed and ended.
+pub(crate) trait ClaimReach: Reach {
+    /// Not generic, so that the keeper of claims is compiled in this crate.
+    fn rows(self, steps: Box<dyn Steps<Self::Connection>>) -> AnyRows;
+}
+
+#[cfg(feature = "diesel-async")]
+impl ClaimReach for crate::rows::Pooled {
+    fn rows(self, steps: Box<dyn Steps<Self::Connection>>) -> AnyRows {
+        Box::new(ClaimRows(self, steps))
+    }
+}
+
+pub(crate) type AnyRows = Box<dyn Rows<AnyClaim>>;
+
+/// A claim that is renewed.
+pub(crate) type KeptJob = Kept<AnyClaim>;
+
 /// Has the keeper renew claims, on connections of the pool with this number.
-pub(crate) fn keep_all<T: Claim, P: Clone + 'static, R: Reach>(
+pub(crate) fn keep_all<T: Claim, P: Clone + 'static, R: ClaimReach>(
     pool: &P,
     number: usize,
     reach: fn(P) -> R,
     jobs: &[Claimed<T>],
 ) -> Result<Vec<KeptJob>, PoolError> {
-    let name = Name::new::<(ClaimRows<T, R>, P)>(number, None);
-    let rows = &|| -> Box<dyn Rows<AnyClaim>> {
-        Box::new(ClaimRows::<T, R>(reach(pool.clone()), PhantomData))
-    };
-    let jobs = jobs.iter().map(Claimed::any);
-    Keeper::of_process().keep_all(name, rows, jobs.collect(), true)
+    let name = Name::new::<(T, P, R)>(number, None);
+    let steps = || Box::new(StepsOf::<T>(PhantomData));
+    let rows = || reach(pool.clone()).rows(steps());
+    keep_any(name, &rows, jobs.iter().map(Claimed::any).collect())
+}
+
+/// Not generic, like [`ClaimReach::rows`].
+fn keep_any(
+    name: Name,
+    rows: &dyn Fn() -> AnyRows,
+    jobs: Vec<AnyClaim>,
+) -> Result<Vec<KeptJob>, PoolError> {
+    Keeper::of_process().keep_all(name, rows, jobs, true)
 }
 
 /// Has the keeper renew a claim.
-pub(crate) fn keep<T: Claim, P: Clone + 'static, R: Reach>(
+pub(crate) fn keep<T: Claim, P: Clone + 'static, R: ClaimReach>(
     pool: &P,
     identity: Option<usize>,
     reach: fn(P) -> R,
@@ -70,9 +95,6 @@ pub(crate) fn keep<T: Claim, P: Clone + 'static, R: Reach>(
     let mut kept = keep_all(pool, number, reach, std::slice::from_ref(job))?;
     kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
 }
-
-/// A claim that is renewed.
-pub(crate) type KeptJob = Kept<AnyClaim>;
 
 /// Runs the body until the claim is lost.
 pub(super) async fn watch<T: Claim, R>(
@@ -168,10 +190,65 @@ impl HeldRow for AnyClaim {
     }
 }
 
-/// The claimed rows of one type on one pool.
-struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
+/// The statements of the keeper about claims of one type, on one kind of connection.
+pub(crate) trait Steps<D>: Send + Sync {
+    fn renew(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Renewed>, Error>, Error>;
+    fn settle(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Settled>, Error>, Error>;
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> Result<AnyStep<D, bool, Error>, Error>;
+    fn end_all(
+        &self,
+        ends: Vec<(AnyClaim, ClaimEnd)>,
+    ) -> Result<AnyStep<D, Vec<bool>, Error>, Error>;
+}
 
-impl<T: Claim, R: Reach> Rows<AnyClaim> for ClaimRows<T, R> {
+/// The statements about claims of this type.
+struct StepsOf<T>(PhantomData<fn() -> T>);
+
+impl<T: Claim, D: Queries> Steps<D> for StepsOf<T> {
+    fn renew(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Renewed>, Error>, Error> {
+        Ok(Arc::new(Renew::<T>(all_of(jobs)?)))
+    }
+
+    fn settle(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Settled>, Error>, Error> {
+        Ok(Arc::new(Settle::<T>(all_of(jobs)?)))
+    }
+
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> Result<AnyStep<D, bool, Error>, Error> {
+        Ok(Arc::new(EndStep::<T>(Claimed::of_any(job)?, end)))
+    }
+
+    fn end_all(
+        &self,
+        ends: Vec<(AnyClaim, ClaimEnd)>,
+    ) -> Result<AnyStep<D, Vec<bool>, Error>, Error> {
+        let (jobs, ends): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+        let ends = all_of(jobs)?.into_iter().zip(ends);
+        Ok(Arc::new(EndAllStep::<T>(ends.collect())))
+    }
+}
+
+fn all_of<T: Claim>(jobs: Vec<AnyClaim>) -> Result<Vec<Claimed<T>>, Error> {
+    jobs.into_iter().map(Claimed::of_any).collect()
+}
+
+/// The claims of one type on one pool.
+pub(crate) struct ClaimRows<R: Reach>(pub(crate) R, pub(crate) Box<dyn Steps<R::Connection>>);
+
+impl<R: Reach> ClaimRows<R> {
+    fn send<A: Send + 'static>(
+        &self,
+        is_here: bool,
+        step: Result<AnyStep<R::Connection, A, Error>, Error>,
+        times: Times,
+    ) -> Answering<'_, A, Error> {
+        match step {
+            Ok(step) => self.0.send_from(is_here, step, times),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+}
+
+impl<R: Reach> Rows<AnyClaim> for ClaimRows<R> {
     fn sends_here(&self) -> bool {
         R::IS_ASYNC
     }
@@ -181,11 +258,11 @@ impl<T: Claim, R: Reach> Rows<AnyClaim> for ClaimRows<T, R> {
     }
 
     fn renew(&self, jobs: Vec<AnyClaim>, times: Times) -> Answering<'_, Vec<Renewed>, Error> {
-        send(&self.0, false, all_of(jobs).map(Renew::<T>), times)
+        self.send(false, self.1.renew(jobs), times)
     }
 
     fn settled(&self, jobs: Vec<AnyClaim>, times: Times) -> Answering<'_, Vec<Settled>, Error> {
-        send(&self.0, false, all_of(jobs).map(Settle::<T>), times)
+        self.send(false, self.1.settle(jobs), times)
     }
 
     fn end(
@@ -195,8 +272,7 @@ impl<T: Claim, R: Reach> Rows<AnyClaim> for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Answering<'_, bool, Error> {
-        let step = Claimed::of_any(job).map(|job| EndStep::<T>(job, end));
-        send(&self.0, is_here, step, times)
+        self.send(is_here, self.1.end(job, end), times)
     }
 
     fn end_all(
@@ -205,27 +281,7 @@ impl<T: Claim, R: Reach> Rows<AnyClaim> for ClaimRows<T, R> {
         times: Times,
         is_here: bool,
     ) -> Answering<'_, Vec<bool>, Error> {
-        let ends = ends
-            .into_iter()
-            .map(|(job, end)| Ok((Claimed::of_any(job)?, end)));
-        let step = ends.collect::<Result<_, _>>().map(EndAllStep::<T>);
-        send(&self.0, is_here, step, times)
-    }
-}
-
-fn all_of<T: Claim>(jobs: Vec<AnyClaim>) -> Result<Vec<Claimed<T>>, Error> {
-    jobs.into_iter().map(Claimed::of_any).collect()
-}
-
-fn send<R: Reach, S: Step<Error = Error>>(
-    reach: &R,
-    is_here: bool,
-    step: Result<S, Error>,
-    times: Times,
-) -> Answering<'_, S::Answer, Error> {
-    match step {
-        Ok(step) => reach.send_from(is_here, Arc::new(step), times),
-        Err(error) => Box::pin(ready(Err(error))),
+        self.send(is_here, self.1.end_all(ends), times)
     }
 }
 

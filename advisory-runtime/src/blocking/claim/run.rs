@@ -2,11 +2,17 @@
 
 use crate::blocking::Pool;
 use crate::blocking::reach::Threaded;
-use crate::claim::rows::{end_as_returned, keep};
+use crate::claim::rows::{AnyRows, ClaimReach, ClaimRows, Steps, end_as_returned, keep};
 use crate::claim::{Claim, Claimed, Error};
 use crate::driver::block_on;
 use crate::rows::End;
 use std::fmt::Display;
+
+impl ClaimReach for Threaded {
+    fn rows(self, steps: Box<dyn Steps<Self::Connection>>) -> AnyRows {
+        Box::new(ClaimRows(self, steps))
+    }
+}
 
 /// Runs a body under a claim, which a thread renews and which ends with the body; like
 /// [`crate::claim::run`]. The pool needs one connection besides those of the body.

@@ -1,6 +1,7 @@
 //! The rows of one table, which the keeper renews together.
 
-use super::{Due, HeldRow, Keeper, Name, Queue, Rows, Task};
+use super::kept::{PendingEnd, Queue};
+use super::{Due, HeldRow, Keeper, Name, Rows, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, Renewed, RowError, Settled};
 use crate::rows::event::Change;
@@ -23,6 +24,9 @@ pub(super) struct Group<R: HeldRow> {
     slots: Mutex<Slots<R>>,
     /// The ends that wait: those that the keeper sends, and those that the caller's runtime sends.
     pub(super) ends: [Mutex<Queue<R>>; 2],
+    /// [`PendingEnd::submit`]. As a pointer it is compiled where rows are kept, which is this crate,
+    /// and not again in each crate that ends one.
+    pub(super) submit: fn(PendingEnd<R>, bool),
 }
 
 struct Slots<R> {
@@ -44,6 +48,7 @@ impl<R: HeldRow> Group<R> {
             rows,
             slots: Mutex::new(Slots { by_id, last_id }),
             ends: Default::default(),
+            submit: PendingEnd::submit,
         }
     }
 

@@ -69,7 +69,7 @@ impl<R: HeldRow> Kept<R> {
             was_lost: false,
             reply: Some(reply),
         };
-        end.submit(is_here);
+        (end.kept.group.submit)(end, is_here);
     }
 }
 
@@ -102,7 +102,7 @@ impl<R: HeldRow> PendingEnd<R> {
     }
 
     /// Sends it, or leaves it to the sender that waits for an answer.
-    fn submit(mut self, mut is_here: bool) {
+    pub(super) fn submit(mut self, mut is_here: bool) {
         let phase = self.phase();
         if phase == Phase::Ended {
             return self.reply(Ok(Ended::Done));
