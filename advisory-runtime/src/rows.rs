@@ -23,7 +23,7 @@ pub(crate) use backoff::Backoff;
 pub use end::End;
 pub(crate) use end::Ended;
 pub use event::BodyOutcome;
-pub(crate) use event::{Change, Event, Observer, tell};
+pub(crate) use event::{Event, Observer, RowEvent, tell};
 pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use hold::{Hold, Inside, Phase};
 #[cfg(feature = "diesel-async")]

@@ -4,7 +4,7 @@
 use super::{Connection as _, Pool};
 use crate::PoolError;
 use crate::driver::{Driver as _, block_on};
-use crate::rows::{Reach, RowError, StepOn, Times, first_answer, may_stick, unanswered};
+use crate::rows::{Answering, Reach, RowError, StepOn, Times, first_answer, may_stick, unanswered};
 use diesel::PgConnection;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -151,13 +151,16 @@ impl Reach for Threaded {
 
     const IS_ASYNC: bool = false;
 
-    async fn send<A: Send + 'static, E: RowError>(
+    fn send<A: Send + 'static, E: RowError>(
         &self,
+        _is_here: bool,
         step: Arc<OnPg<A, E>>,
         times: Times,
-    ) -> Result<A, E> {
-        let pooled = self.on_pool(Arc::clone(&step));
-        let own = self.on_own(Arc::clone(&step), times.answer);
-        first_answer(&*step, times, pooled, own).await
+    ) -> Answering<'_, A, E> {
+        Box::pin(async move {
+            let pooled = self.on_pool(Arc::clone(&step));
+            let own = self.on_own(Arc::clone(&step), times.answer);
+            first_answer(&*step, times, pooled, own).await
+        })
     }
 }

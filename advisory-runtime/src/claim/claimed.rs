@@ -6,7 +6,7 @@ use super::rows::{AnyClaim, ErasedClaim};
 use super::table::{Claim, every, ttl};
 use crate::PoolError;
 use crate::observe::Telemetry;
-use crate::rows::{self, Change, Expiry, Hold, Observer, Phase, Sent, tell};
+use crate::rows::{self, Expiry, Hold, Observer, Phase, RowEvent, Sent, tell};
 use diesel::data_types::PgInterval;
 use diesel::deserialize;
 use diesel::pg::Pg;
@@ -196,9 +196,9 @@ impl<T: Claim> ErasedClaim for Shared<T> {
         every::<T>()
     }
 
-    fn tell(self: Arc<Self>, change: Change<'_, Error>) {
+    fn tell(self: Arc<Self>, event: RowEvent<'_, Error>) {
         let job = Claimed(self);
-        tell(job.observer(), rows::Event::of(&job, change));
+        tell(job.observer(), rows::Event::of(&job, event));
     }
 }
 
@@ -298,13 +298,22 @@ impl<T: Claim> Answer<T> {
     /// expires, so that it is not the first again at once. It is an error only if nothing else was
     /// claimed.
     pub(super) fn of<const IS_ONE: bool>(
-        mut rows: Vec<Answered<T, IS_ONE>>,
+        rows: Vec<Answered<T, IS_ONE>>,
         before: Sent,
     ) -> Result<Self, Error> {
-        // An `UPDATE` returns rows in any order.
-        rows.sort_by_key(|row| row.nth);
-        let (mut claimed, mut spent, mut unreadable) = (Vec::new(), None, None);
+        // An `UPDATE` returns rows in any order. Only their numbers are sorted, because a sort is
+        // much to compile for each type of row.
+        let (mut order, mut unsorted) = (Vec::new(), Vec::new());
         for row in rows {
+            order.push((row.nth, order.len()));
+            unsorted.push(Some(row));
+        }
+        order.sort_unstable();
+        let (mut claimed, mut spent, mut unreadable) = (Vec::new(), None, None);
+        for (_, place) in order {
+            let Some(row) = unsorted[place].take() else {
+                continue;
+            };
             match (row.locked_by, row.row) {
                 (None, read) => spent.get_or_insert_with(Vec::new).extend(read.ok()),
                 (Some(locked_by), Ok(read)) => {

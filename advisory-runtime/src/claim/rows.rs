@@ -11,8 +11,9 @@ use super::table::Claim;
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    Answering, AnyStep, Change, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name,
-    Reach, Renewed, RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
+    Answering, AnyStep, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Reach,
+    Renewed, RowError, RowEvent, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool,
+    tell,
 };
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
@@ -166,7 +167,7 @@ pub(crate) struct AnyClaim(pub(super) Arc<dyn ErasedClaim>);
 pub(super) trait ErasedClaim: Any + Send + Sync {
     fn hold(&self) -> &Hold;
     fn every(&self) -> Duration;
-    fn tell(self: Arc<Self>, change: Change<'_, Error>);
+    fn tell(self: Arc<Self>, event: RowEvent<'_, Error>);
 }
 
 impl HeldRow for AnyClaim {
@@ -181,8 +182,8 @@ impl HeldRow for AnyClaim {
         self.0.every()
     }
 
-    fn tell(&self, change: Change<'_, Error>) {
-        Arc::clone(&self.0).tell(change);
+    fn tell(&self, event: RowEvent<'_, Error>) {
+        Arc::clone(&self.0).tell(event);
     }
 
     fn shown_end(end: &ClaimEnd) -> End {
@@ -242,7 +243,7 @@ impl<R: Reach> ClaimRows<R> {
         times: Times,
     ) -> Answering<'_, A, Error> {
         match step {
-            Ok(step) => self.0.send_from(is_here, step, times),
+            Ok(step) => self.0.send(is_here, step, times),
             Err(error) => Box::pin(ready(Err(error))),
         }
     }

@@ -13,15 +13,6 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// A table of leases in memory; see [`Leases::in_memory`]. A clone is the same table.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::lease::{InMemory, Leases};
-///
-/// let leases: Leases<InMemory> = Leases::in_memory();
-/// let same = leases.clone();
-/// ```
 #[derive(Clone, Debug)]
 pub struct InMemory {
     table: Arc<Mutex<Entries>>,

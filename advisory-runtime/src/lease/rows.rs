@@ -8,7 +8,7 @@ use super::statement::{Statement, Value, outside_transaction};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    Answering, Change, End, Event, Failure, HeldRow, Hold, Kept, Phase, Reach, Renewed, RowError,
+    Answering, End, Event, Failure, HeldRow, Hold, Kept, Phase, Reach, Renewed, RowError, RowEvent,
     Rows, Settled, Step, Times, UNANSWERED, failure_of, tell,
 };
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
@@ -46,8 +46,8 @@ impl HeldRow for Arc<Granted> {
         self.every
     }
 
-    fn tell(&self, change: Change<'_, Error>) {
-        tell(self.observer.as_ref(), Event::of(&self.lease, change));
+    fn tell(&self, event: RowEvent<'_, Error>) {
+        tell(self.observer.as_ref(), Event::of(&self.lease, event));
     }
 
     fn shown_end(end: &LeaseEnd) -> End {
@@ -74,7 +74,7 @@ impl<R: Reach> Rows<Arc<Granted>> for LeaseRows<R> {
     }
 
     fn renew(&self, leases: Vec<Arc<Granted>>, times: Times) -> Answering<'_, Vec<Renewed>, Error> {
-        Box::pin(self.0.send(Arc::new(Renew(leases)), times))
+        self.0.send(false, Arc::new(Renew(leases)), times)
     }
 
     fn settled(
@@ -82,7 +82,7 @@ impl<R: Reach> Rows<Arc<Granted>> for LeaseRows<R> {
         leases: Vec<Arc<Granted>>,
         times: Times,
     ) -> Answering<'_, Vec<Settled>, Error> {
-        Box::pin(self.0.send(Arc::new(Settle(leases)), times))
+        self.0.send(false, Arc::new(Settle(leases)), times)
     }
 
     /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
@@ -97,8 +97,7 @@ impl<R: Reach> Rows<Arc<Granted>> for LeaseRows<R> {
         if row.lease.hold.phase() == Phase::RolledBack {
             end.keep = None;
         }
-        self.0
-            .send_from(is_here, Arc::new(EndStep(row, end)), times)
+        self.0.send(is_here, Arc::new(EndStep(row, end)), times)
     }
 }
 

@@ -8,7 +8,7 @@ use super::tries::Tries;
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::PoolError;
 use crate::random::random;
-use crate::rows::{Expiry, Failure, RowError as _, Sent, unless};
+use crate::rows::{Expiry, Failure, Name, RowError as _, Sent, unless};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ async fn acquire<S: Store>(
 }
 
 impl<S: Store> Leases<S> {
-    /// Has the keeper renew a lease.
+    /// Has the keeper renew a lease, together with the others of its pool and table.
     pub(super) fn keep(
         &self,
         lease: &Lease,
@@ -162,7 +162,10 @@ impl<S: Store> Leases<S> {
             every: request.every(),
             observer: self.observer.clone(),
         });
+        let pool = self.store.identity().unwrap_or(self.id);
+        let table = Arc::clone(&self.table.texts.full_name);
+        let name = Name::new::<S>(pool, Some(table));
         let rows = &|| self.store.rows();
-        self.store.keeper().keep(self.group(), rows, row, renews)
+        self.store.keeper().keep(name, rows, row, renews)
     }
 }

@@ -86,8 +86,8 @@ pub enum BodyOutcome<'e, E> {
     Dropped,
 }
 
-/// What the keeper reports of a row, whose type it does not know.
-pub enum Change<'e, E> {
+/// An [`Event`] of a row whose type the keeper does not know.
+pub enum RowEvent<'e, E> {
     Renewed,
     RenewalFailed(&'e E),
     Lost,
@@ -96,13 +96,13 @@ pub enum Change<'e, E> {
 }
 
 impl<'e, R, E> Event<'e, R, E> {
-    pub(crate) const fn of(row: &'e R, change: Change<'e, E>) -> Self {
-        match change {
-            Change::Renewed => Self::Renewed(row),
-            Change::RenewalFailed(error) => Self::RenewalFailed(row, error),
-            Change::Lost => Self::Lost(row),
-            Change::Ended { end, held } => Self::Ended { row, end, held },
-            Change::EndFailed(error) => Self::EndFailed(row, error),
+    pub(crate) const fn of(row: &'e R, event: RowEvent<'e, E>) -> Self {
+        match event {
+            RowEvent::Renewed => Self::Renewed(row),
+            RowEvent::RenewalFailed(error) => Self::RenewalFailed(row, error),
+            RowEvent::Lost => Self::Lost(row),
+            RowEvent::Ended { end, held } => Self::Ended { row, end, held },
+            RowEvent::EndFailed(error) => Self::EndFailed(row, error),
         }
     }
 }

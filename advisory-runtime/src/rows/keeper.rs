@@ -10,7 +10,7 @@ mod tries;
 
 use super::answer::{Renewed, RowError, Settled};
 use super::end::End;
-use super::event::Change;
+use super::event::RowEvent;
 use super::hold::Hold;
 use super::reach::{Answering, Times};
 use crate::PoolError;
@@ -44,7 +44,7 @@ pub trait HeldRow: Clone + Send + Sync + 'static {
     fn every(&self) -> Duration;
 
     /// Tells the program's observer.
-    fn tell(&self, change: Change<'_, Self::Error>);
+    fn tell(&self, event: RowEvent<'_, Self::Error>);
 
     /// Converts an end to the one that an observer sees.
     fn shown_end(end: &Self::End) -> End;

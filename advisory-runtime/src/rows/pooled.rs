@@ -2,7 +2,8 @@
 
 use super::answer::RowError;
 use super::reach::{
-    Reach, StepOn, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
+    Answering, Reach, StepOn, Times, first_answer, is_of_the_row, may_stick, no_connection,
+    unanswered,
 };
 use super::{Task, unless};
 use crate::driver::{Driver, timeout};
@@ -143,6 +144,17 @@ impl Pooled {
             None => Own::default().send(&self.pool, step, answer).await,
         }
     }
+
+    /// The answer on a connection of the pool, from the caller's own runtime.
+    async fn send_here<A, E: RowError>(&self, step: Arc<OnPg<A, E>>, times: Times) -> Result<A, E> {
+        // A pool can close a connection that is no longer waited for while it is being checked, and
+        // with it a test's transaction.
+        let soon = times.on_pool(step.is_of_test());
+        match timeout(soon, self.pool.any_connection()).await {
+            Some(conn) => send_on(conn?, &*step, times.answer).await,
+            None => Err(no_connection(soon).into()),
+        }
+    }
 }
 
 impl Reach for Pooled {
@@ -150,28 +162,19 @@ impl Reach for Pooled {
 
     const IS_ASYNC: bool = true;
 
-    async fn send<A: Send + 'static, E: RowError>(
+    fn send<A: Send + 'static, E: RowError>(
         &self,
+        is_here: bool,
         step: Arc<OnPg<A, E>>,
         times: Times,
-    ) -> Result<A, E> {
-        let pooled = self.on_pool(Arc::clone(&step), times.answer);
-        first_answer(&*step, times, pooled, self.on_own(&*step, times)).await
-    }
-
-    async fn send_here<A: Send + 'static, E: RowError>(
-        &self,
-        step: Arc<OnPg<A, E>>,
-        times: Times,
-    ) -> Result<A, E> {
-        // A pool can close a connection that is no longer waited for while it is being checked, and
-        // with it a test's transaction.
-        let soon = times.on_pool(&*step);
-        let conn = timeout(soon, self.pool.any_connection()).await;
-        match conn {
-            Some(conn) => send_on(conn?, &*step, times.answer).await,
-            None => Err(no_connection(soon).into()),
+    ) -> Answering<'_, A, E> {
+        if is_here {
+            return Box::pin(self.send_here(step, times));
         }
+        Box::pin(async move {
+            let pooled = self.on_pool(Arc::clone(&step), times.answer);
+            first_answer(&*step, times, pooled, self.on_own(&*step, times)).await
+        })
     }
 }
 

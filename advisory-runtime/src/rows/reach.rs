@@ -40,12 +40,8 @@ impl Times {
     }
 
     /// How long the pool's connection may take before another one is used.
-    pub(super) fn on_pool<D, A, E>(self, step: &(impl StepOn<D, A, E> + ?Sized)) -> Duration {
-        if step.is_of_test() {
-            self.answer
-        } else {
-            self.soon
-        }
+    pub(super) const fn on_pool(self, is_of_test: bool) -> Duration {
+        if is_of_test { self.answer } else { self.soon }
     }
 
     /// For a question about a transaction that has ended a row: its answer counts after the expiry
@@ -134,35 +130,14 @@ pub(crate) trait Reach: Send + Sync + 'static {
     /// own runtime can send for others.
     const IS_ASYNC: bool;
 
-    /// Sends the step until a connection answers. Runs on the keeper.
+    /// Sends the step from the keeper, until a connection answers; or once from the caller's own
+    /// runtime, on a connection of the pool.
     fn send<A: Send + 'static, E: RowError>(
-        &self,
-        step: AnyStep<Self::Connection, A, E>,
-        times: Times,
-    ) -> impl Future<Output = Result<A, E>> + Send;
-
-    /// Sends the step once, on a connection of the pool. Runs on the caller's own runtime.
-    fn send_here<A: Send + 'static, E: RowError>(
-        &self,
-        step: AnyStep<Self::Connection, A, E>,
-        times: Times,
-    ) -> impl Future<Output = Result<A, E>> + Send {
-        self.send(step, times)
-    }
-
-    /// Sends the step from the caller's own runtime, or from the keeper.
-    fn send_from<A: Send + 'static, E: RowError>(
         &self,
         is_here: bool,
         step: AnyStep<Self::Connection, A, E>,
         times: Times,
-    ) -> Answering<'_, A, E> {
-        if is_here {
-            Box::pin(self.send_here(step, times))
-        } else {
-            Box::pin(self.send(step, times))
-        }
-    }
+    ) -> Answering<'_, A, E>;
 }
 
 /// The first answer that counts: on a connection of the pool, or, if that one is late or fails, on
@@ -174,7 +149,7 @@ pub(crate) async fn first_answer<D, A, E: RowError>(
     own: impl Future<Output = Result<A, E>>,
 ) -> Result<A, E> {
     let mut pooled = pin!(pooled);
-    let soon = times.on_pool(step);
+    let soon = times.on_pool(step.is_of_test());
     // The answer on the pool's connection, while the other connection is awaited.
     let mut said = match timeout(soon, pooled.as_mut()).await {
         Ok(Ok(answer)) => return Ok(answer),

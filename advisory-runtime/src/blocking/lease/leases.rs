@@ -34,6 +34,12 @@ pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     Leases::new(pool.clone()).acquire(request)
 }
 
+/// Removes all expired rows of `public.advisory_lease`, on a connection of the pool; as
+/// [`lease::sweep`]. For another table, see [`Table::sweep`](super::Table::sweep).
+pub fn sweep<P: Pool + Clone + Send + Sync + 'static>(pool: &P) -> Result<usize, Error> {
+    block_on(lease::sweep(&Leases::new(pool.clone()).0))
+}
+
 /// A lease table, and the blocking pool whose connections reach it; as [`lease::Leases`].
 ///
 /// # Examples

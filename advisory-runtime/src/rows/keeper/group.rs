@@ -4,7 +4,7 @@ use super::kept::{PendingEnd, Queue};
 use super::{Due, HeldRow, Keeper, Name, Rows, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, Renewed, RowError, Settled};
-use crate::rows::event::Change;
+use crate::rows::event::RowEvent;
 use crate::rows::expiry::Sent;
 use crate::rows::hold::Phase;
 use crate::rows::pause;
@@ -121,7 +121,7 @@ impl<R: HeldRow> Group<R> {
         }
         drop(slots);
         for row in lost {
-            row.tell(Change::Lost);
+            row.tell(RowEvent::Lost);
         }
         [renewed, in_transaction]
     }
@@ -159,7 +159,7 @@ impl<R: HeldRow> Group<R> {
                 continue;
             }
             for (id, row) in &batch {
-                row.tell(Change::RenewalFailed(&error));
+                row.tell(RowEvent::RenewalFailed(&error));
                 self.set_next(*id, Some(Instant::now() + pause(row.every())));
             }
             // Diesel's errors cannot be cloned: the first row gets this one, and the others its
@@ -178,7 +178,7 @@ impl<R: HeldRow> Group<R> {
         let next = match answer {
             Renewed::For(lasts) => {
                 hold.renewed(sent, lasts);
-                row.tell(Change::Renewed);
+                row.tell(RowEvent::Renewed);
                 Some(hold.next_renewal(sent.steady + every, every))
             }
             Renewed::Busy => Some(Instant::now() + pause(every)),
@@ -189,7 +189,7 @@ impl<R: HeldRow> Group<R> {
             Renewed::Gone => {
                 hold.lose();
                 if hold.is_lost() {
-                    row.tell(Change::Lost);
+                    row.tell(RowEvent::Lost);
                 }
                 None
             }

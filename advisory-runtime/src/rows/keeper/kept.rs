@@ -11,7 +11,7 @@ use super::{Group, HeldRow, Keeper, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, RowError};
 use crate::rows::end::Ended;
-use crate::rows::event::Change;
+use crate::rows::event::RowEvent;
 use crate::rows::hold::Phase;
 use crate::rows::reach::Times;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -158,12 +158,12 @@ impl<R: HeldRow> PendingEnd<R> {
     fn answered(mut self, is_here: bool, answer: Result<bool, R::Error>) {
         let row = &self.kept.row;
         match &answer {
-            Ok(true) if !self.was_lost => row.tell(Change::Ended {
+            Ok(true) if !self.was_lost => row.tell(RowEvent::Ended {
                 end: R::shown_end(&self.end),
                 held: row.hold().age(),
             }),
             Ok(_) => {}
-            Err(error) => row.tell(Change::EndFailed(error)),
+            Err(error) => row.tell(RowEvent::EndFailed(error)),
         }
         let is_sent = !matches!(&answer, Err(error) if error.failure() == Failure::Unreachable);
         if is_here && !is_sent {

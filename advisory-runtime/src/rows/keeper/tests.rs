@@ -1,5 +1,5 @@
 //! Rows whose answers are known, on a virtual clock.
-use super::{Change, End, HeldRow, Hold, Keeper, Kept, Name, Renewed, Rows, Settled, Times};
+use super::{End, HeldRow, Hold, Keeper, Kept, Name, Renewed, RowEvent, Rows, Settled, Times};
 use crate::rows::{Answering, Ended, Expiry, Failure, RowError, Sent, failure_of};
 use crate::{Error, PoolError};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -88,8 +88,8 @@ impl HeldRow for Row {
         EVERY
     }
 
-    fn tell(&self, change: Change<'_, Error>) {
-        if matches!(change, Change::Lost) {
+    fn tell(&self, event: RowEvent<'_, Error>) {
+        if matches!(event, RowEvent::Lost) {
             ON_LOST.with_borrow(|on_lost| on_lost());
         }
     }
