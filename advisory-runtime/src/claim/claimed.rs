@@ -2,7 +2,6 @@
 
 use super::Error;
 use super::mutex::locked;
-use super::rows::{AnyClaim, ErasedClaim};
 use super::table::{Claim, every, ttl};
 use crate::PoolError;
 use crate::observe::Telemetry;
@@ -97,7 +96,6 @@ impl<T: Claim> Claimed<T> {
         self.0.observer.get()
     }
 
-    /// The same claim for the keeper, which is not compiled for each type of row.
     pub(super) fn any(&self) -> AnyClaim {
         AnyClaim(Arc::<Shared<T>>::clone(&self.0))
     }
@@ -185,6 +183,17 @@ impl<T: Claim> Claimed<T> {
     pub(super) fn name(&self) -> String {
         format!("{} ({})", super::sql::table_name::<T>(), self.0.locked_by)
     }
+}
+
+/// A claim of any type, so that the keeper is not compiled for each.
+#[derive(Clone)]
+pub(crate) struct AnyClaim(pub(super) Arc<dyn ErasedClaim>);
+
+/// What the keeper needs to know of a claim.
+pub(super) trait ErasedClaim: Any + Send + Sync {
+    fn hold(&self) -> &Hold;
+    fn every(&self) -> Duration;
+    fn tell(self: Arc<Self>, event: RowEvent<'_, Error>);
 }
 
 impl<T: Claim> ErasedClaim for Shared<T> {

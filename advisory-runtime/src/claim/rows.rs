@@ -1,7 +1,7 @@
 //! Has the keeper renew and end claimed rows.
 
 use super::Error;
-use super::claimed::{Claimed, duration, index_of, no_answer};
+use super::claimed::{AnyClaim, Claimed, duration, index_of, no_answer};
 use super::conflicts::load;
 use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
@@ -17,7 +17,6 @@ use crate::rows::{
 };
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
-use std::any::Any;
 use std::fmt::Display;
 use std::future::ready;
 use std::marker::PhantomData;
@@ -68,8 +67,7 @@ pub(crate) fn keep_all<T: Claim, P: Clone + 'static, R: ClaimReach>(
     jobs: &[Claimed<T>],
 ) -> Result<Vec<KeptJob>, PoolError> {
     let name = Name::new::<(T, P, R)>(number, None);
-    let steps = || Box::new(StepsOf::<T>(PhantomData));
-    let rows = || reach(pool.clone()).rows(steps());
+    let rows = || reach(pool.clone()).rows(Box::new(StepsOf::<T>(PhantomData)));
     keep_any(name, &rows, jobs.iter().map(Claimed::any).collect())
 }
 
@@ -159,17 +157,6 @@ pub(crate) async fn end_as_returned<T: Claim, V, E: From<Error> + Display>(
     result
 }
 
-/// A claim of any type.
-#[derive(Clone)]
-pub(crate) struct AnyClaim(pub(super) Arc<dyn ErasedClaim>);
-
-/// What the keeper needs to know of a claim.
-pub(super) trait ErasedClaim: Any + Send + Sync {
-    fn hold(&self) -> &Hold;
-    fn every(&self) -> Duration;
-    fn tell(self: Arc<Self>, event: RowEvent<'_, Error>);
-}
-
 impl HeldRow for AnyClaim {
     type End = ClaimEnd;
     type Error = Error;
@@ -193,35 +180,31 @@ impl HeldRow for AnyClaim {
 
 /// The statements of the keeper about claims of one type, on one kind of connection.
 pub(crate) trait Steps<D>: Send + Sync {
-    fn renew(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Renewed>, Error>, Error>;
-    fn settle(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Settled>, Error>, Error>;
-    fn end(&self, job: AnyClaim, end: ClaimEnd) -> Result<AnyStep<D, bool, Error>, Error>;
-    fn end_all(
-        &self,
-        ends: Vec<(AnyClaim, ClaimEnd)>,
-    ) -> Result<AnyStep<D, Vec<bool>, Error>, Error>;
+    fn renew(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Renewed>>;
+    fn settle(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Settled>>;
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> StepOrError<D, bool>;
+    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> StepOrError<D, Vec<bool>>;
 }
+
+type StepOrError<D, A> = Result<AnyStep<D, A, Error>, Error>;
 
 /// The statements about claims of this type.
 struct StepsOf<T>(PhantomData<fn() -> T>);
 
 impl<T: Claim, D: Queries> Steps<D> for StepsOf<T> {
-    fn renew(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Renewed>, Error>, Error> {
+    fn renew(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Renewed>> {
         Ok(Arc::new(Renew::<T>(all_of(jobs)?)))
     }
 
-    fn settle(&self, jobs: Vec<AnyClaim>) -> Result<AnyStep<D, Vec<Settled>, Error>, Error> {
+    fn settle(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Settled>> {
         Ok(Arc::new(Settle::<T>(all_of(jobs)?)))
     }
 
-    fn end(&self, job: AnyClaim, end: ClaimEnd) -> Result<AnyStep<D, bool, Error>, Error> {
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> StepOrError<D, bool> {
         Ok(Arc::new(EndStep::<T>(Claimed::of_any(job)?, end)))
     }
 
-    fn end_all(
-        &self,
-        ends: Vec<(AnyClaim, ClaimEnd)>,
-    ) -> Result<AnyStep<D, Vec<bool>, Error>, Error> {
+    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> StepOrError<D, Vec<bool>> {
         let (jobs, ends): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
         let ends = all_of(jobs)?.into_iter().zip(ends);
         Ok(Arc::new(EndAllStep::<T>(ends.collect())))
@@ -239,7 +222,7 @@ impl<R: Reach> ClaimRows<R> {
     fn send<A: Send + 'static>(
         &self,
         is_here: bool,
-        step: Result<AnyStep<R::Connection, A, Error>, Error>,
+        step: StepOrError<R::Connection, A>,
         times: Times,
     ) -> Answering<'_, A, Error> {
         match step {

@@ -16,6 +16,7 @@ use super::reach::{Answering, Times};
 use crate::PoolError;
 use group::Group;
 pub(crate) use kept::Kept;
+use kept::{PendingEnd, Queue};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::future::ready;

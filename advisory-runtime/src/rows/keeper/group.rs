@@ -1,7 +1,6 @@
 //! The rows of one table, which the keeper renews together.
 
-use super::kept::{PendingEnd, Queue};
-use super::{Due, HeldRow, Keeper, Name, Rows, Task};
+use super::{Due, HeldRow, Keeper, Name, PendingEnd, Queue, Rows, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, Renewed, RowError, Settled};
 use crate::rows::event::RowEvent;
