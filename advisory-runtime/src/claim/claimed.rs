@@ -207,7 +207,7 @@ impl<T: Claim> ErasedClaim for Shared<T> {
 
     fn tell(self: Arc<Self>, event: RowEvent<'_, Error>) {
         let job = Claimed(self);
-        tell(job.observer(), rows::Event::of(&job, event));
+        tell(job.observer(), rows::Event::of(&job, &event));
     }
 }
 

@@ -47,7 +47,7 @@ impl HeldRow for Arc<Granted> {
     }
 
     fn tell(&self, event: RowEvent<'_, Error>) {
-        tell(self.observer.as_ref(), Event::of(&self.lease, event));
+        tell(self.observer.as_ref(), Event::of(&self.lease, &event));
     }
 
     fn shown_end(end: &LeaseEnd) -> End {

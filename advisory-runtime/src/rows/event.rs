@@ -96,8 +96,8 @@ pub enum RowEvent<'e, E> {
 }
 
 impl<'e, R, E> Event<'e, R, E> {
-    pub(crate) const fn of(row: &'e R, event: RowEvent<'e, E>) -> Self {
-        match event {
+    pub(crate) const fn of(row: &'e R, event: &RowEvent<'e, E>) -> Self {
+        match *event {
             RowEvent::Renewed => Self::Renewed(row),
             RowEvent::RenewalFailed(error) => Self::RenewalFailed(row, error),
             RowEvent::Lost => Self::Lost(row),
