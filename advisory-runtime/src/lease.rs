@@ -32,7 +32,7 @@ mod acquire;
 mod body_leases;
 mod error;
 mod fence;
-mod grant;
+pub(crate) mod grant;
 pub(crate) mod guard;
 mod lead;
 mod leases;

@@ -23,7 +23,7 @@ pub(crate) use backoff::Backoff;
 pub use end::End;
 pub(crate) use end::{Change, Ended};
 pub use event::BodyOutcome;
-pub(crate) use event::{Event, Observer, tell};
+pub(crate) use event::{Event, Observer, RowEvent, tell};
 pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use hold::{Hold, Inside, Phase};
 #[cfg(feature = "diesel-async")]
@@ -31,7 +31,7 @@ pub(crate) use keeper::Task;
 pub(crate) use keeper::{HeldRow, Keeper, Kept, Name, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::{Reach, Step, Times, may_stick};
+pub(crate) use reach::{Answering, AnyStep, Reach, Step, Times, may_stick};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{StepOn, first_answer, unanswered};
 pub(crate) use watch::{unless, watch};

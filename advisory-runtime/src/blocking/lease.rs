@@ -48,5 +48,5 @@ mod table;
 
 pub use crate::lease::{BusyKey, Error, Event, FencingToken, IsCurrent, Request, Row};
 pub use guard::{Lease, LeaseGuard};
-pub use leases::{Leases, acquire};
+pub use leases::{Leases, acquire, sweep};
 pub use table::Table;

@@ -4,7 +4,7 @@
 use super::{Connection as _, Pool};
 use crate::PoolError;
 use crate::driver::{Driver as _, block_on};
-use crate::rows::{Reach, RowError, StepOn, Times, first_answer, may_stick, unanswered};
+use crate::rows::{Answering, Reach, RowError, StepOn, Times, first_answer, may_stick, unanswered};
 use diesel::PgConnection;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -21,19 +21,13 @@ pub(super) struct OnThread(mpsc::Sender<Statement>);
 impl OnThread {
     /// Gets a connection of the pool; with `is_fresh` a new one outside of it, if the pool opens one.
     /// If the caller has stopped waiting, the connection returns to the pool at once.
-    pub(super) async fn connect<P: Pool + Send + 'static>(
-        pool: P,
-        is_fresh: bool,
-    ) -> Result<Self, PoolError> {
+    pub(super) async fn connect(pool: Arc<dyn AnyPool>, is_fresh: bool) -> Result<Self, PoolError> {
         let (connected, connection) = oneshot::channel();
         start(move || {
-            if is_fresh && let Ok(mut conn) = pool.dedicated() {
+            if is_fresh && let Ok(mut conn) = pool.any_dedicated() {
                 return serve(&mut conn, connected);
             }
-            match pool.connection() {
-                Ok(mut conn) => serve(conn.pg(), connected),
-                Err(error) => drop(connected.send(Err(error))),
-            }
+            pool.serve(connected);
         })?;
         connection.await.map_err(PoolError::new)?
     }
@@ -54,8 +48,31 @@ impl OnThread {
     }
 }
 
+type Connected = oneshot::Sender<Result<OnThread, PoolError>>;
+
+/// A [`Pool`] of any type, so that what uses it is compiled once.
+pub(super) trait AnyPool: Send + Sync {
+    /// Runs a statement on a connection of the pool, if one comes.
+    fn serve(&self, connected: Connected);
+
+    fn any_dedicated(&self) -> Result<PgConnection, PoolError>;
+}
+
+impl<P: Pool + Send + Sync> AnyPool for P {
+    fn serve(&self, connected: Connected) {
+        match self.connection() {
+            Ok(mut conn) => serve(conn.pg(), connected),
+            Err(error) => drop(connected.send(Err(error))),
+        }
+    }
+
+    fn any_dedicated(&self) -> Result<PgConnection, PoolError> {
+        self.dedicated()
+    }
+}
+
 /// Runs a statement on the connection, if one comes.
-fn serve(conn: &mut PgConnection, connected: oneshot::Sender<Result<OnThread, PoolError>>) {
+fn serve(conn: &mut PgConnection, connected: Connected) {
     let (statements, next) = mpsc::channel::<Statement>();
     if connected.send(Ok(OnThread(statements))).is_ok()
         && let Ok(statement) = next.recv()
@@ -72,19 +89,20 @@ fn start(statement: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
 }
 
 /// A pool, and the keeper's own connection.
-pub(crate) struct Threaded<P> {
-    pool: P,
+pub(crate) struct Threaded {
+    pool: Arc<dyn AnyPool>,
     own: Arc<Mutex<Option<PgConnection>>>,
 }
 
-impl<P: Pool + Clone + Send + Sync + 'static> Threaded<P> {
-    pub(crate) fn new(pool: P) -> Self {
+impl Threaded {
+    pub(crate) fn new<P: Pool + Send + Sync + 'static>(pool: P) -> Self {
         let own = Arc::default();
+        let pool = Arc::new(pool);
         Self { pool, own }
     }
 
     async fn on_pool<A: Send + 'static, E: RowError>(&self, step: Arc<OnPg<A, E>>) -> Result<A, E> {
-        let conn = OnThread::connect(self.pool.clone(), false).await?;
+        let conn = OnThread::connect(Arc::clone(&self.pool), false).await?;
         conn.answer(move |conn| answer_on(conn, &*step)).await?
     }
 
@@ -93,13 +111,13 @@ impl<P: Pool + Clone + Send + Sync + 'static> Threaded<P> {
         step: Arc<OnPg<A, E>>,
         answer: Duration,
     ) -> Result<A, E> {
-        let (pool, own) = (self.pool.clone(), Arc::clone(&self.own));
+        let (pool, own) = (Arc::clone(&self.pool), Arc::clone(&self.own));
         let (reply, answered) = oneshot::channel();
         start(move || {
             let open = own.lock().unwrap_or_else(PoisonError::into_inner).take();
             let on_open =
                 open.and_then(|mut conn| Some((answer_on(&mut conn, &*step).ok()?, conn)));
-            let answered = on_open.map_or_else(|| on_new(&pool, &*step), Ok);
+            let answered = on_open.map_or_else(|| on_new(&*pool, &*step), Ok);
             drop(reply.send(answered.map(|(answer, conn)| {
                 *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(conn);
                 answer
@@ -112,8 +130,8 @@ impl<P: Pool + Clone + Send + Sync + 'static> Threaded<P> {
     }
 }
 
-fn on_new<P: Pool, A, E: RowError>(pool: &P, step: &OnPg<A, E>) -> Result<(A, PgConnection), E> {
-    let mut conn = pool.dedicated()?;
+fn on_new<A, E: RowError>(pool: &dyn AnyPool, step: &OnPg<A, E>) -> Result<(A, PgConnection), E> {
+    let mut conn = pool.any_dedicated()?;
     let answer = answer_on(&mut conn, step)?;
     Ok((answer, conn))
 }
@@ -128,18 +146,21 @@ fn answer_on<A, E: RowError>(conn: &mut PgConnection, step: &OnPg<A, E>) -> Resu
     answered
 }
 
-impl<P: Pool + Clone + Send + Sync + 'static> Reach for Threaded<P> {
+impl Reach for Threaded {
     type Connection = PgConnection;
 
     const IS_ASYNC: bool = false;
 
-    async fn send<A: Send + 'static, E: RowError>(
+    fn send<A: Send + 'static, E: RowError>(
         &self,
+        _is_here: bool,
         step: Arc<OnPg<A, E>>,
         times: Times,
-    ) -> Result<A, E> {
-        let pooled = self.on_pool(Arc::clone(&step));
-        let own = self.on_own(Arc::clone(&step), times.answer);
-        first_answer(&*step, times, pooled, own).await
+    ) -> Answering<'_, A, E> {
+        Box::pin(async move {
+            let pooled = self.on_pool(Arc::clone(&step));
+            let own = self.on_own(Arc::clone(&step), times.answer);
+            first_answer(&*step, times, pooled, own).await
+        })
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Error;
 use super::mutex::locked;
-use super::table::{Claim, ttl};
+use super::table::{Claim, every, ttl};
+use crate::PoolError;
 use crate::observe::Telemetry;
-use crate::rows::{self, Expiry, Hold, Observer, Phase, Sent};
+use crate::rows::{self, Expiry, Hold, Observer, Phase, RowEvent, Sent, tell};
 use diesel::data_types::PgInterval;
 use diesel::deserialize;
 use diesel::pg::Pg;
@@ -12,6 +13,7 @@ use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable, Text};
+use std::any::Any;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -90,6 +92,16 @@ impl<T: Claim> Claimed<T> {
         self.0.observer.get()
     }
 
+    pub(super) fn any(&self) -> AnyClaim {
+        AnyClaim(Arc::<Shared<T>>::clone(&self.0))
+    }
+
+    pub(super) fn of_any(AnyClaim(claim): AnyClaim) -> Result<Self, Error> {
+        let claim: Arc<dyn Any + Send + Sync> = claim;
+        let other = |_| PoolError::new("two kinds of rows have one name").into();
+        claim.downcast().map(Self).map_err(other)
+    }
+
     pub(super) fn telemetry(&self) -> MutexGuard<'_, Option<Telemetry>> {
         locked(&self.0.telemetry)
     }
@@ -166,6 +178,32 @@ impl<T: Claim> Claimed<T> {
 
     pub(super) fn name(&self) -> String {
         format!("{} ({})", super::sql::table_name::<T>(), self.0.locked_by)
+    }
+}
+
+/// A claim of any type, so that the keeper is not compiled for each.
+#[derive(Clone)]
+pub(crate) struct AnyClaim(pub(super) Arc<dyn ErasedClaim>);
+
+/// What the keeper needs to know of a claim.
+pub(super) trait ErasedClaim: Any + Send + Sync {
+    fn hold(&self) -> &Hold;
+    fn every(&self) -> Duration;
+    fn tell(self: Arc<Self>, event: RowEvent<'_, Error>);
+}
+
+impl<T: Claim> ErasedClaim for Shared<T> {
+    fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    fn every(&self) -> Duration {
+        every::<T>()
+    }
+
+    fn tell(self: Arc<Self>, event: RowEvent<'_, Error>) {
+        let job = Claimed(self);
+        tell(job.observer(), rows::Event::of(&job, &event));
     }
 }
 
@@ -265,13 +303,22 @@ impl<T: Claim> Answer<T> {
     /// expires, so that it is not the first again at once. It is an error only if nothing else was
     /// claimed.
     pub(super) fn of<const IS_ONE: bool>(
-        mut rows: Vec<Answered<T, IS_ONE>>,
+        rows: Vec<Answered<T, IS_ONE>>,
         before: Sent,
     ) -> Result<Self, Error> {
-        // An `UPDATE` returns rows in any order.
-        rows.sort_by_key(|row| row.nth);
-        let (mut claimed, mut spent, mut unreadable) = (Vec::new(), None, None);
+        // An `UPDATE` returns rows in any order. Only their numbers are sorted, because a sort is
+        // much to compile for each type of row.
+        let (mut order, mut unsorted) = (Vec::new(), Vec::new());
         for row in rows {
+            order.push((row.nth, order.len()));
+            unsorted.push(Some(row));
+        }
+        order.sort_unstable();
+        let (mut claimed, mut spent, mut unreadable) = (Vec::new(), None, None);
+        for (_, place) in order {
+            let Some(row) = unsorted[place].take() else {
+                continue;
+            };
             match (row.locked_by, row.row) {
                 (None, read) => spent.get_or_insert_with(Vec::new).extend(read.ok()),
                 (Some(locked_by), Ok(read)) => {

@@ -1,33 +1,31 @@
 //! Has the keeper renew and end claimed rows.
 
 use super::Error;
-use super::claimed::{Claimed, duration, index_of, no_answer};
+use super::claimed::{AnyClaim, Claimed, duration, index_of, no_answer};
 use super::conflicts::load;
 use super::end::send::{end_all, end_fitting};
 use super::observers::observers;
 use super::renew::require_renewable;
 use super::sql::{Form, Statement, Value, settled, text};
-use super::table::{Claim, every};
+use super::table::Claim;
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Observer, Reach, Renewed,
-    RowError, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool, tell,
+    Answering, AnyStep, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Reach,
+    Renewed, RowError, RowEvent, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool,
+    tell,
 };
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable};
 use std::fmt::Display;
+use std::future::ready;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The end of a claim, and the message of a failure.
 #[derive(Clone, Debug)]
-#[cfg_attr(
-    not(feature = "diesel-async"),
-    allow(unreachable_pub, reason = "leases make the trait with it public")
-)]
-pub struct ClaimEnd {
+pub(crate) struct ClaimEnd {
     pub(super) end: End,
     /// Empty if the end has no message.
     pub(super) message: Arc<str>,
@@ -44,33 +42,59 @@ impl ClaimEnd {
     }
 }
 
-/// Has the keeper renew claims, on connections of this pool.
-pub(super) fn keep_all<T: Claim, R: Reach>(
-    pool: usize,
-    reach: impl FnOnce() -> R,
-    jobs: Vec<Claimed<T>>,
-) -> Result<Vec<KeptJob<T, R>>, PoolError> {
-    let name = Name::new::<ClaimRows<T, R>>(pool, None);
-    let rows = || ClaimRows(reach(), PhantomData);
+/// The connections on which claims are renewed and ended.
+pub(crate) trait ClaimReach: Reach {
+    /// Not generic, so that the keeper of claims is compiled in this crate.
+    fn rows(self, steps: Box<dyn Steps<Self::Connection>>) -> AnyRows;
+}
+
+#[cfg(feature = "diesel-async")]
+impl ClaimReach for crate::rows::Pooled {
+    fn rows(self, steps: Box<dyn Steps<Self::Connection>>) -> AnyRows {
+        Box::new(ClaimRows(self, steps))
+    }
+}
+
+pub(crate) type AnyRows = Box<dyn Rows<AnyClaim>>;
+
+/// A claim that is renewed.
+pub(crate) type KeptJob = Kept<AnyClaim>;
+
+/// Has the keeper renew claims, on connections of the pool with this number.
+pub(crate) fn keep_all<T: Claim, P: Clone + 'static, R: ClaimReach>(
+    pool: &P,
+    number: usize,
+    reach: fn(P) -> R,
+    jobs: &[Claimed<T>],
+) -> Result<Vec<KeptJob>, PoolError> {
+    let name = Name::new::<(T, P, R)>(number, None);
+    let rows = || reach(pool.clone()).rows(Box::new(StepsOf::<T>(PhantomData)));
+    keep_any(name, &rows, jobs.iter().map(Claimed::any).collect())
+}
+
+/// Not generic, like [`ClaimReach::rows`].
+fn keep_any(
+    name: Name,
+    rows: &dyn Fn() -> AnyRows,
+    jobs: Vec<AnyClaim>,
+) -> Result<Vec<KeptJob>, PoolError> {
     Keeper::of_process().keep_all(name, rows, jobs, true)
 }
 
 /// Has the keeper renew a claim.
-pub(crate) fn keep<T: Claim, R: Reach>(
+pub(crate) fn keep<T: Claim, P: Clone + 'static, R: ClaimReach>(
+    pool: &P,
     identity: Option<usize>,
-    reach: impl FnOnce() -> R,
+    reach: fn(P) -> R,
     job: &Claimed<T>,
-) -> Result<KeptJob<T, R>, PoolError> {
+) -> Result<KeptJob, PoolError> {
     if let Some(observer) = observers(job.name(), None) {
         job.set_observer(&observer);
     }
-    let pool = identity.unwrap_or_else(number_of_pool);
-    let mut kept = keep_all(pool, reach, vec![job.clone()])?;
+    let number = identity.unwrap_or_else(number_of_pool);
+    let mut kept = keep_all(pool, number, reach, std::slice::from_ref(job))?;
     kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
 }
-
-/// A claim that is renewed.
-pub(crate) type KeptJob<T, R> = Kept<ClaimRows<T, R>>;
 
 /// Runs the body until the claim is lost.
 pub(super) async fn watch<T: Claim, R>(
@@ -86,20 +110,20 @@ pub(super) async fn watch<T: Claim, R>(
 
 /// Releases the job in the background when dropped, unless the thread is panicking. `A` is dropped
 /// once the job is released.
-pub(super) struct ReleaseOnDrop<T: Claim, R: Reach, A: Send + 'static>(Option<(KeptJob<T, R>, A)>);
+pub(super) struct ReleaseOnDrop<A: Send + 'static>(Option<(KeptJob, A)>);
 
-impl<T: Claim, R: Reach, A: Send + 'static> ReleaseOnDrop<T, R, A> {
-    pub(super) const fn new(kept: KeptJob<T, R>, alive: A) -> Self {
+impl<A: Send + 'static> ReleaseOnDrop<A> {
+    pub(super) const fn new(kept: KeptJob, alive: A) -> Self {
         Self(Some((kept, alive)))
     }
 
     /// Leaves it to the caller to end the claim.
-    pub(super) const fn take(&mut self) -> Option<(KeptJob<T, R>, A)> {
+    pub(super) const fn take(&mut self) -> Option<(KeptJob, A)> {
         self.0.take()
     }
 }
 
-impl<T: Claim, R: Reach, A: Send + 'static> Drop for ReleaseOnDrop<T, R, A> {
+impl<A: Send + 'static> Drop for ReleaseOnDrop<A> {
     fn drop(&mut self) {
         if let Some((kept, alive)) = self.0.take()
             && !std::thread::panicking()
@@ -121,8 +145,8 @@ pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> 
 
 /// Ends a claim after its body has returned `result`. An error of the body takes precedence over
 /// one of the end.
-pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Display>(
-    kept: KeptJob<T, R>,
+pub(crate) async fn end_as_returned<T: Claim, V, E: From<Error> + Display>(
+    kept: KeptJob,
     job: &Claimed<T>,
     on_err: End,
     result: Result<V, E>,
@@ -134,28 +158,20 @@ pub(crate) async fn end_as_returned<T: Claim, R: Reach, V, E: From<Error> + Disp
     result
 }
 
-/// The claimed rows of one type on one pool.
-pub(crate) struct ClaimRows<T, R>(R, PhantomData<fn() -> T>);
-
-impl<T: Claim> HeldRow for Claimed<T> {
+impl HeldRow for AnyClaim {
     type End = ClaimEnd;
     type Error = Error;
-    type Shown = Self;
 
     fn hold(&self) -> &Hold {
-        Claimed::hold(self)
+        self.0.hold()
     }
 
     fn every(&self) -> Duration {
-        every::<T>()
+        self.0.every()
     }
 
-    fn shown(&self) -> &Self {
-        self
-    }
-
-    fn observer(&self) -> Option<&Observer<Self, Error>> {
-        Claimed::observer(self)
+    fn tell(&self, event: RowEvent<'_, Error>) {
+        Arc::clone(&self.0).tell(event);
     }
 
     fn shown_end(end: &ClaimEnd) -> End {
@@ -163,41 +179,94 @@ impl<T: Claim> HeldRow for Claimed<T> {
     }
 }
 
-impl<T: Claim, R: Reach> Rows for ClaimRows<T, R> {
-    type Row = Claimed<T>;
+/// The statements of the keeper about claims of one type, on one kind of connection.
+pub(crate) trait Steps<D>: Send + Sync {
+    fn renew(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Renewed>>;
+    fn settle(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Settled>>;
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> StepOrError<D, bool>;
+    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> StepOrError<D, Vec<bool>>;
+}
 
-    const SENDS_HERE: bool = R::IS_ASYNC;
-    const GATHERS: bool = true;
+type StepOrError<D, A> = Result<AnyStep<D, A, Error>, Error>;
 
-    async fn renew(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.send(Arc::new(Renew(jobs)), times).await
+/// The statements about claims of this type.
+struct StepsOf<T>(PhantomData<fn() -> T>);
+
+impl<T: Claim, D: Queries> Steps<D> for StepsOf<T> {
+    fn renew(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Renewed>> {
+        Ok(Arc::new(Renew::<T>(all_of(jobs)?)))
     }
 
-    async fn settled(&self, jobs: Vec<Claimed<T>>, times: Times) -> Result<Vec<Settled>, Error> {
-        self.0.send(Arc::new(Settle(jobs)), times).await
+    fn settle(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Settled>> {
+        Ok(Arc::new(Settle::<T>(all_of(jobs)?)))
     }
 
-    async fn end(
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> StepOrError<D, bool> {
+        Ok(Arc::new(EndStep::<T>(Claimed::of_any(job)?, end)))
+    }
+
+    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> StepOrError<D, Vec<bool>> {
+        let (jobs, ends): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+        let ends = all_of(jobs)?.into_iter().zip(ends);
+        Ok(Arc::new(EndAllStep::<T>(ends.collect())))
+    }
+}
+
+fn all_of<T: Claim>(jobs: Vec<AnyClaim>) -> Result<Vec<Claimed<T>>, Error> {
+    jobs.into_iter().map(Claimed::of_any).collect()
+}
+
+/// The claims of one type on one pool.
+pub(crate) struct ClaimRows<R: Reach>(pub(crate) R, pub(crate) Box<dyn Steps<R::Connection>>);
+
+impl<R: Reach> ClaimRows<R> {
+    fn send<A: Send + 'static>(
         &self,
-        job: Claimed<T>,
+        is_here: bool,
+        step: StepOrError<R::Connection, A>,
+        times: Times,
+    ) -> Answering<'_, A, Error> {
+        match step {
+            Ok(step) => self.0.send(is_here, step, times),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+}
+
+impl<R: Reach> Rows<AnyClaim> for ClaimRows<R> {
+    fn sends_here(&self) -> bool {
+        R::IS_ASYNC
+    }
+
+    fn gathers(&self) -> bool {
+        true
+    }
+
+    fn renew(&self, jobs: Vec<AnyClaim>, times: Times) -> Answering<'_, Vec<Renewed>, Error> {
+        self.send(false, self.1.renew(jobs), times)
+    }
+
+    fn settled(&self, jobs: Vec<AnyClaim>, times: Times) -> Answering<'_, Vec<Settled>, Error> {
+        self.send(false, self.1.settle(jobs), times)
+    }
+
+    fn end(
+        &self,
+        job: AnyClaim,
         end: ClaimEnd,
         times: Times,
         is_here: bool,
-    ) -> Result<bool, Error> {
-        self.0
-            .send_from(is_here, Arc::new(EndStep(job, end)), times)
-            .await
+    ) -> Answering<'_, bool, Error> {
+        self.send(is_here, self.1.end(job, end), times)
     }
 
-    async fn end_all(
+    fn end_all(
         &self,
-        ends: Vec<(Claimed<T>, ClaimEnd)>,
+        ends: Vec<(AnyClaim, ClaimEnd)>,
         times: Times,
         is_here: bool,
-    ) -> Result<Vec<bool>, Error> {
-        self.0
-            .send_from(is_here, Arc::new(EndAllStep(ends)), times)
-            .await
+    ) -> Answering<'_, Vec<bool>, Error> {
+        self.send(is_here, self.1.end_all(ends), times)
     }
 }
 

@@ -61,7 +61,7 @@ where
     P: Pool + Clone + Send + 'static,
     E: From<Error> + Display,
 {
-    let kept = keep(pool.identity(), || Pooled::new(pool.clone()), job);
+    let kept = keep(pool, pool.identity(), Pooled::new, job);
     let mut kept = ReleaseOnDrop::new(kept.map_err(Error::Pool)?, ());
     let result = watch(job, body).await;
     let Some((kept, ())) = kept.take() else {
@@ -124,7 +124,7 @@ where
     T: Claim,
     P: Pool + Clone + Send + 'static,
 {
-    let _kept = keep(pool.identity(), || Pooled::new(pool.clone()), job)?;
+    let _kept = keep(pool, pool.identity(), Pooled::new, job)?;
     let result = watch(job, body).await?;
     if !job.is_finished() && job.hold().is_expired() {
         return Err(job.gone());

@@ -324,7 +324,8 @@ where
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    let shared = Shared::new(source.identity().unwrap_or_else(number_of_pool));
+    let pool = source.identity().unwrap_or_else(number_of_pool);
+    let shared = Shared::new(pool, S::IS_ASYNC);
     let mut feed = pin!(feed::feed(source, settings, stop, &shared));
     let mut listen = pin!(async {
         if settings.is_listening {

@@ -233,20 +233,7 @@ impl Error {
 
 product_error!(Error);
 
-/// The key that a call did not get, as far as [`monitor::holders`](crate::monitor::holders) needs
-/// it.
-///
-/// ```
-/// use advisory_runtime::lease::{BusyKey, Error};
-///
-/// /// The key to ask about.
-/// fn busy(error: &Error) -> Option<&BusyKey> {
-///     match error {
-///         Error::Held { busy, .. } => Some(busy),
-///         _ => None,
-///     }
-/// }
-/// ```
+/// The key that a call did not get, for [`monitor::holders`](crate::monitor::holders).
 #[derive(Clone)]
 pub struct BusyKey(pub(crate) Box<(Table, [u8; 32])>);
 

@@ -7,7 +7,7 @@ use crate::rows::{Expiry, Hold, Observer, Phase, Stop, watch};
 use diesel::expression::AsExpression;
 use diesel::pg::Pg;
 use diesel::serialize::{self, Output, ToSql};
-use diesel::sql_types::{BigInt, Nullable};
+use diesel::sql_types::BigInt;
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
@@ -39,7 +39,8 @@ pub struct Granted {
 ///     token.get() >= last
 /// }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsExpression, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[diesel(sql_type = BigInt)]
 pub struct FencingToken(pub(super) i64);
 
 impl FencingToken {
@@ -60,28 +61,6 @@ impl fmt::Display for FencingToken {
 impl ToSql<BigInt, Pg> for FencingToken {
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
         ToSql::<BigInt, Pg>::to_sql(&self.0, out)
-    }
-}
-
-impl ToSql<Nullable<BigInt>, Pg> for FencingToken {
-    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
-        ToSql::<BigInt, Pg>::to_sql(self, out)
-    }
-}
-
-impl AsExpression<BigInt> for FencingToken {
-    type Expression = <i64 as AsExpression<BigInt>>::Expression;
-
-    fn as_expression(self) -> Self::Expression {
-        AsExpression::<BigInt>::as_expression(self.0)
-    }
-}
-
-impl AsExpression<Nullable<BigInt>> for FencingToken {
-    type Expression = <i64 as AsExpression<Nullable<BigInt>>>::Expression;
-
-    fn as_expression(self) -> Self::Expression {
-        AsExpression::<Nullable<BigInt>>::as_expression(self.0)
     }
 }
 

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 #[must_use = "dropping it releases the lease"]
 pub struct LeaseGuard {
     pub(super) lease: Lease,
-    pub(super) kept: Option<Box<dyn KeptLease>>,
+    pub(super) kept: Option<KeptLease>,
     pub(super) max_hold: Option<Duration>,
     pub(super) since: Instant,
     pub(super) telemetry: Option<Telemetry>,

@@ -6,7 +6,7 @@ use super::{Error, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
 use crate::Wait;
 use crate::driver::timeout;
 use crate::observe::Telemetry;
-use crate::rows::{self, Name, Observer, number_of_pool};
+use crate::rows::{self, Observer, number_of_pool};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -56,7 +56,7 @@ pub struct Leases<S> {
     pub(super) store: S,
     pub(super) observer: Option<Observer<Lease, Error>>,
     /// A number for stores that have none of their own.
-    id: usize,
+    pub(super) id: usize,
 }
 
 impl<S> std::fmt::Debug for Leases<S> {
@@ -190,13 +190,6 @@ impl<S: Store> Leases<S> {
             telemetry: None,
             lock_set,
         })
-    }
-
-    /// Leases of one group are renewed together.
-    pub(super) fn group(&self) -> Name {
-        let pool = self.store.identity().unwrap_or(self.id);
-        let table = Arc::clone(&self.table.texts.full_name);
-        Name::new::<S::Rows>(pool, Some(table))
     }
 
     /// Returns `true` if any of these is held in this table. Leases of the same key can be in

@@ -5,22 +5,14 @@ use super::rows::LeaseEnd;
 use super::store::{Acquisition, Store};
 use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Leases, Row, Table};
-use crate::rows::{Expiry, Keeper, Renewed, Rows, Sent, Settled, Times};
+use crate::rows::{Answering, Expiry, Keeper, Renewed, Rows, Sent, Settled, Times};
 use std::collections::HashMap;
+use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// A table of leases in memory; see [`Leases::in_memory`]. A clone is the same table.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::lease::{InMemory, Leases};
-///
-/// let leases: Leases<InMemory> = Leases::in_memory();
-/// let same = leases.clone();
-/// ```
 #[derive(Clone, Debug)]
 pub struct InMemory {
     table: Arc<Mutex<Entries>>,
@@ -129,12 +121,12 @@ impl InMemory {
     }
 }
 
-impl Rows for InMemory {
-    type Row = Arc<Granted>;
+impl Rows<Arc<Granted>> for InMemory {
+    fn sends_here(&self) -> bool {
+        true
+    }
 
-    const SENDS_HERE: bool = true;
-
-    async fn renew(&self, leases: Vec<Arc<Granted>>, _: Times) -> Result<Vec<Renewed>, Error> {
+    fn renew(&self, leases: Vec<Arc<Granted>>, _: Times) -> Answering<'_, Vec<Renewed>, Error> {
         let now = Instant::now();
         let renew = |granted: &Arc<Granted>| {
             let is_held = self.change(&granted.lease, |entry| {
@@ -150,21 +142,21 @@ impl Rows for InMemory {
                 Renewed::Gone
             }
         };
-        Ok(leases.iter().map(renew).collect())
+        Box::pin(ready(Ok(leases.iter().map(renew).collect())))
     }
 
     /// There are no transactions.
-    async fn settled(&self, leases: Vec<Arc<Granted>>, _: Times) -> Result<Vec<Settled>, Error> {
-        Ok(vec![Settled::RolledBack; leases.len()])
+    fn settled(&self, leases: Vec<Arc<Granted>>, _: Times) -> Answering<'_, Vec<Settled>, Error> {
+        Box::pin(ready(Ok(vec![Settled::RolledBack; leases.len()])))
     }
 
-    async fn end(
+    fn end(
         &self,
         row: Arc<Granted>,
         end: LeaseEnd,
         _: Times,
         _: bool,
-    ) -> Result<bool, Error> {
+    ) -> Answering<'_, bool, Error> {
         let now = Instant::now();
         let is_ended = self.change(&row.lease, |entry| {
             match end.keep {
@@ -177,15 +169,13 @@ impl Rows for InMemory {
             true
         });
         row.lease.hold.lose();
-        Ok(is_ended)
+        Box::pin(ready(Ok(is_ended)))
     }
 }
 
 impl Store for InMemory {
-    type Rows = Self;
-
-    fn rows(&self) -> Self {
-        self.clone()
+    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>> {
+        Box::new(self.clone())
     }
 
     fn identity(&self) -> Option<usize> {

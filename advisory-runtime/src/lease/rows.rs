@@ -1,19 +1,18 @@
 //! Leases as rows that the keeper renews and ends.
 
+use super::Error;
 use super::grant::Granted;
 use super::request::milliseconds;
 use super::sql::Form;
 use super::statement::{Statement, Value, outside_transaction};
-use super::{Error, Lease};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    End, Ended, Failure, HeldRow, Hold, Kept, Observer, Phase, Reach, Renewed, RowError, Rows,
-    Settled, Step, Times, UNANSWERED, failure_of,
+    Answering, End, Event, Failure, HeldRow, Hold, Kept, Phase, Reach, Renewed, RowError, RowEvent,
+    Rows, Settled, Step, Times, UNANSWERED, failure_of, tell,
 };
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -38,7 +37,6 @@ impl LeaseEnd {
 impl HeldRow for Arc<Granted> {
     type End = LeaseEnd;
     type Error = Error;
-    type Shown = Lease;
 
     fn hold(&self) -> &Hold {
         &self.lease.hold
@@ -48,12 +46,8 @@ impl HeldRow for Arc<Granted> {
         self.every
     }
 
-    fn shown(&self) -> &Lease {
-        &self.lease
-    }
-
-    fn observer(&self) -> Option<&Observer<Lease, Error>> {
-        self.observer.as_ref()
+    fn tell(&self, event: RowEvent<'_, Error>) {
+        tell(self.observer.as_ref(), Event::of(&self.lease, &event));
     }
 
     fn shown_end(end: &LeaseEnd) -> End {
@@ -72,40 +66,38 @@ impl HeldRow for Arc<Granted> {
 }
 
 /// The leases of one table, on the connections of one pool.
-pub struct LeaseRows<R>(pub(crate) R);
+pub(crate) struct LeaseRows<R>(pub(crate) R);
 
-impl<R: Reach> Rows for LeaseRows<R> {
-    type Row = Arc<Granted>;
-
-    const SENDS_HERE: bool = R::IS_ASYNC;
-
-    async fn renew(&self, leases: Vec<Arc<Granted>>, times: Times) -> Result<Vec<Renewed>, Error> {
-        self.0.send(Arc::new(Renew(leases)), times).await
+impl<R: Reach> Rows<Arc<Granted>> for LeaseRows<R> {
+    fn sends_here(&self) -> bool {
+        R::IS_ASYNC
     }
 
-    async fn settled(
+    fn renew(&self, leases: Vec<Arc<Granted>>, times: Times) -> Answering<'_, Vec<Renewed>, Error> {
+        self.0.send(false, Arc::new(Renew(leases)), times)
+    }
+
+    fn settled(
         &self,
         leases: Vec<Arc<Granted>>,
         times: Times,
-    ) -> Result<Vec<Settled>, Error> {
-        self.0.send(Arc::new(Settle(leases)), times).await
+    ) -> Answering<'_, Vec<Settled>, Error> {
+        self.0.send(false, Arc::new(Settle(leases)), times)
     }
 
     /// Once its transaction of `complete` was rolled back, the work is not done, and the key is not
     /// kept.
-    async fn end(
+    fn end(
         &self,
         row: Arc<Granted>,
         mut end: LeaseEnd,
         times: Times,
         is_here: bool,
-    ) -> Result<bool, Error> {
+    ) -> Answering<'_, bool, Error> {
         if row.lease.hold.phase() == Phase::RolledBack {
             end.keep = None;
         }
-        self.0
-            .send_from(is_here, Arc::new(EndStep(row, end)), times)
-            .await
+        self.0.send(is_here, Arc::new(EndStep(row, end)), times)
     }
 }
 
@@ -255,21 +247,5 @@ impl RowError for Error {
 /// Is dropped when a lease has ended whose caller is gone.
 pub(super) type Alive = Option<oneshot::Sender<Infallible>>;
 
-type Ending = Pin<Box<dyn Future<Output = Result<Ended, Error>> + Send>>;
-
-/// A lease that the keeper renews, whatever its store.
-pub(super) trait KeptLease: Send + Sync {
-    fn end(self: Box<Self>, end: LeaseEnd) -> Ending;
-
-    fn end_later(self: Box<Self>, end: LeaseEnd, alive: Alive);
-}
-
-impl<R: Rows<Row = Arc<Granted>>> KeptLease for Kept<R> {
-    fn end(self: Box<Self>, end: LeaseEnd) -> Ending {
-        Box::pin(Kept::end(*self, end))
-    }
-
-    fn end_later(self: Box<Self>, end: LeaseEnd, alive: Alive) {
-        Kept::end_later(*self, end, alive);
-    }
-}
+/// A lease that the keeper renews.
+pub(super) type KeptLease = Kept<Arc<Granted>>;

@@ -53,13 +53,9 @@ impl Acquisition {
 /// }
 /// ```
 pub trait Store: Clone + Send + Sync + 'static {
-    /// The statements of the keeper.
+    /// The statements of the keeper. To be called on the runtime of the pool's connections.
     #[doc(hidden)]
-    type Rows: Rows<Row = Arc<Granted>>;
-
-    /// To be called on the runtime of the pool's connections.
-    #[doc(hidden)]
-    fn rows(&self) -> Self::Rows;
+    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>>;
 
     /// A number that no other store of this type has while this one exists.
     #[doc(hidden)]
@@ -112,10 +108,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 }
 
 impl<P: Pool + Clone + Send + 'static> Store for P {
-    type Rows = LeaseRows<Pooled<P>>;
-
-    fn rows(&self) -> Self::Rows {
-        LeaseRows(Pooled::new(self.clone()))
+    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>> {
+        Box::new(LeaseRows(Pooled::new(self.clone())))
     }
 
     fn identity(&self) -> Option<usize> {

@@ -28,16 +28,6 @@ pub const ADVISORY_LEASE_UP: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/up.sql");
 
 /// Drops the table and its last fencing token: the migration's `down.sql`.
-///
-/// ```
-/// use advisory_runtime::lease::ADVISORY_LEASE_DOWN;
-/// use diesel::QueryResult;
-/// use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-///
-/// async fn remove(conn: &mut AsyncPgConnection) -> QueryResult<()> {
-///     conn.batch_execute(ADVISORY_LEASE_DOWN).await
-/// }
-/// ```
 pub const ADVISORY_LEASE_DOWN: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/down.sql");
 

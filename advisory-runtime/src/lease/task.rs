@@ -8,7 +8,7 @@ use super::tries::Tries;
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::PoolError;
 use crate::random::random;
-use crate::rows::{Expiry, Failure, Kept, RowError as _, Sent, unless};
+use crate::rows::{Expiry, Failure, Name, RowError as _, Sent, unless};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 /// A granted lease, and the value that keeps it.
-pub(super) type Acquired = (Lease, Box<dyn KeptLease>);
+pub(super) type Acquired = (Lease, KeptLease);
 
 pub(super) async fn run<S: Store>(
     leases: Leases<S>,
@@ -41,8 +41,7 @@ pub(super) async fn run<S: Store>(
         Some(Ok(lease)) => {
             leases.notify(Event::Acquired(&lease));
             let kept = leases.keep(&lease, &unanswered.acquisition.request, true);
-            let acquired = kept.map(|kept| (lease, Box::new(kept) as Box<dyn KeptLease>));
-            let acquired = acquired.map_err(Error::Pool);
+            let acquired = kept.map(|kept| (lease, kept)).map_err(Error::Pool);
             if let Err(Ok((_, kept))) = ready.send(acquired) {
                 kept.end_later(LeaseEnd::RELEASE, unanswered.alive.take());
             }
@@ -93,7 +92,7 @@ impl<S: Store> Drop for Unanswered<S> {
                 is_granted: false,
                 ..LeaseEnd::RELEASE
             };
-            Kept::end_later(kept, end, self.alive.take());
+            kept.end_later(end, self.alive.take());
         }
     }
 }
@@ -151,19 +150,22 @@ async fn acquire<S: Store>(
 }
 
 impl<S: Store> Leases<S> {
-    /// Has the keeper renew a lease.
+    /// Has the keeper renew a lease, together with the others of its pool and table.
     pub(super) fn keep(
         &self,
         lease: &Lease,
         request: &Request,
         renews: bool,
-    ) -> Result<Kept<S::Rows>, PoolError> {
+    ) -> Result<KeptLease, PoolError> {
         let row = Arc::new(Granted {
             lease: lease.clone(),
             every: request.every(),
             observer: self.observer.clone(),
         });
-        let rows = || self.store.rows();
-        self.store.keeper().keep(self.group(), rows, row, renews)
+        let pool = self.store.identity().unwrap_or(self.id);
+        let table = Arc::clone(&self.table.texts.full_name);
+        let name = Name::new::<S>(pool, Some(table));
+        let rows = &|| self.store.rows();
+        self.store.keeper().keep(name, rows, row, renews)
     }
 }

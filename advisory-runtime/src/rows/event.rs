@@ -86,6 +86,27 @@ pub enum BodyOutcome<'e, E> {
     Dropped,
 }
 
+/// An [`Event`] of a row whose type the keeper does not know.
+pub enum RowEvent<'e, E> {
+    Renewed,
+    RenewalFailed(&'e E),
+    Lost,
+    Ended { end: End, held: Duration },
+    EndFailed(&'e E),
+}
+
+impl<'e, R, E> Event<'e, R, E> {
+    pub(crate) const fn of(row: &'e R, event: &RowEvent<'e, E>) -> Self {
+        match *event {
+            RowEvent::Renewed => Self::Renewed(row),
+            RowEvent::RenewalFailed(error) => Self::RenewalFailed(row, error),
+            RowEvent::Lost => Self::Lost(row),
+            RowEvent::Ended { end, held } => Self::Ended { row, end, held },
+            RowEvent::EndFailed(error) => Self::EndFailed(row, error),
+        }
+    }
+}
+
 /// Is called with each event.
 pub(crate) type Observer<R, E> = Arc<dyn Fn(Event<'_, R, E>) + Send + Sync>;
 

@@ -10,15 +10,16 @@ mod tries;
 
 use super::answer::{Renewed, RowError, Settled};
 use super::end::End;
-use super::event::{Event, Observer, tell};
+use super::event::RowEvent;
 use super::hold::Hold;
-use super::reach::Times;
+use super::reach::{Answering, Times};
 use crate::PoolError;
 use group::Group;
 pub(crate) use kept::Kept;
-use kept::Queue;
+use kept::{PendingEnd, Queue};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
@@ -37,17 +38,14 @@ pub trait HeldRow: Clone + Send + Sync + 'static {
     type End: Clone + Send + Sync + 'static;
     /// The product's error.
     type Error: RowError;
-    /// The row as an observer sees it.
-    type Shown;
 
     fn hold(&self) -> &Hold;
 
     /// The time between two renewals.
     fn every(&self) -> Duration;
 
-    fn shown(&self) -> &Self::Shown;
-
-    fn observer(&self) -> Option<&Observer<Self::Shown, Self::Error>>;
+    /// Tells the program's observer.
+    fn tell(&self, event: RowEvent<'_, Self::Error>);
 
     /// Converts an end to the one that an observer sees.
     fn shown_end(end: &Self::End) -> End;
@@ -58,59 +56,51 @@ pub trait HeldRow: Clone + Send + Sync + 'static {
     }
 }
 
-/// The statements on rows of one table, which are reached in one way.
-pub trait Rows: Send + Sync + Sized + 'static {
-    type Row: HeldRow;
+/// The statements on rows of one table, which are reached in one way. The future of each answer is
+/// boxed, so that the keeper is not compiled for each type of row and pool.
+pub trait Rows<R: HeldRow>: Send + Sync {
+    /// Returns `true` if the caller's own runtime can send an end.
+    fn sends_here(&self) -> bool;
 
-    /// `true` if the caller's own runtime can send an end.
-    const SENDS_HERE: bool;
-    /// `true` if rows that end at the same time are ended together, by [`end_all`](Self::end_all).
-    const GATHERS: bool = false;
+    /// Returns `true` if rows that end at the same time are ended together, by
+    /// [`end_all`](Self::end_all).
+    fn gathers(&self) -> bool {
+        false
+    }
 
     /// Renews the rows in one round trip, without waiting for locked ones. One answer for each row,
     /// in their order.
-    fn renew(
-        &self,
-        rows: Vec<Self::Row>,
-        times: Times,
-    ) -> impl Future<Output = Result<Vec<Renewed>, ErrorOf<Self>>> + Send;
+    fn renew(&self, rows: Vec<R>, times: Times) -> Answering<'_, Vec<Renewed>, R::Error>;
 
     /// How the transactions have ended in which these rows were ended, without waiting for them.
-    fn settled(
-        &self,
-        rows: Vec<Self::Row>,
-        times: Times,
-    ) -> impl Future<Output = Result<Vec<Settled>, ErrorOf<Self>>> + Send;
+    fn settled(&self, rows: Vec<R>, times: Times) -> Answering<'_, Vec<Settled>, R::Error>;
 
     /// Ends a row; returns `false` if it was no longer held. `is_here` is `true` on the caller's
     /// runtime, where it is tried once.
     fn end(
         &self,
-        row: Self::Row,
-        end: EndOf<Self>,
+        row: R,
+        end: R::End,
         times: Times,
         is_here: bool,
-    ) -> impl Future<Output = Result<bool, ErrorOf<Self>>> + Send;
+    ) -> Answering<'_, bool, R::Error>;
 
     /// Ends rows by one statement without waiting for locked ones. One answer for each, in their
     /// order: whether it was ended. Each of the others must be ended alone.
     fn end_all(
         &self,
-        ends: Vec<(Self::Row, EndOf<Self>)>,
+        ends: Vec<(R, R::End)>,
         _: Times,
         _is_here: bool,
-    ) -> impl Future<Output = Result<Vec<bool>, ErrorOf<Self>>> + Send {
-        std::future::ready(Ok(vec![false; ends.len()]))
+    ) -> Answering<'_, Vec<bool>, R::Error> {
+        Box::pin(ready(Ok(vec![false; ends.len()])))
     }
 }
 
-type EndOf<R> = <<R as Rows>::Row as HeldRow>::End;
-type ErrorOf<R> = <<R as Rows>::Row as HeldRow>::Error;
-
-/// The name of a group of rows: the statements, the pool and the table.
+/// The name of a group of rows: the types of the rows and the pool, the pool and the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
-    rows: TypeId,
+    types: TypeId,
     pool: usize,
     table: Option<Arc<str>>,
 }
@@ -123,14 +113,14 @@ pub(crate) fn number_of_pool() -> usize {
 }
 
 impl Name {
-    pub(crate) fn new<R: Rows>(pool: usize, table: Option<Arc<str>>) -> Self {
-        let rows = TypeId::of::<R>();
-        Self { rows, pool, table }
+    pub(crate) fn new<Types: 'static>(pool: usize, table: Option<Arc<str>>) -> Self {
+        let types = TypeId::of::<Types>();
+        Self { types, pool, table }
     }
 }
 
 /// A task, boxed because tokio moves it several times. Since its type is erased, tokio's code for
-/// tasks is not compiled for each type of row.
+/// tasks is compiled once.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The keeper of this process.
@@ -194,11 +184,11 @@ impl Keeper {
     /// first of them makes the group.
     ///
     /// Fails if the keeper's thread cannot be started.
-    pub(crate) fn keep<R: Rows>(
+    pub(crate) fn keep<R: HeldRow>(
         self: &Arc<Self>,
         name: Name,
-        rows: impl FnOnce() -> R,
-        row: R::Row,
+        rows: &dyn Fn() -> Box<dyn Rows<R>>,
+        row: R,
         renews: bool,
     ) -> Result<Kept<R>, PoolError> {
         let mut kept = self.keep_all(name, rows, vec![row], renews)?;
@@ -206,11 +196,11 @@ impl Keeper {
     }
 
     /// Keeps rows like [`keep`](Self::keep), in their order.
-    pub(crate) fn keep_all<R: Rows>(
+    pub(crate) fn keep_all<R: HeldRow>(
         self: &Arc<Self>,
         name: Name,
-        rows: impl FnOnce() -> R,
-        kept: Vec<R::Row>,
+        rows: &dyn Fn() -> Box<dyn Rows<R>>,
+        kept: Vec<R>,
         renews: bool,
     ) -> Result<Vec<Kept<R>>, PoolError> {
         let mut state = self.state();
@@ -222,7 +212,7 @@ impl Keeper {
             return Err(PoolError::new("two kinds of rows have one name"));
         };
         let now = Instant::now();
-        let next_of = |row: &R::Row| {
+        let next_of = |row: &R| {
             // Of a grant whose answer was lost, and of a row that was claimed long ago, less than a
             // whole ttl is left.
             let left = row.hold().deadline().saturating_duration_since(now);
@@ -366,14 +356,6 @@ impl Drop for Running {
             self.0.wake.notify_one();
         }
     }
-}
-
-/// Tells the program's observer.
-fn observe<'e, R: HeldRow>(
-    row: &'e R,
-    event: impl FnOnce(&'e R::Shown) -> Event<'e, R::Shown, R::Error>,
-) {
-    tell(row.observer(), event(row.shown()));
 }
 
 /// A group of rows, whatever they are.

@@ -2,7 +2,8 @@
 
 use super::answer::RowError;
 use super::reach::{
-    Reach, StepOn, Times, first_answer, is_of_the_row, may_stick, no_connection, unanswered,
+    Answering, Reach, StepOn, Times, first_answer, is_of_the_row, may_stick, no_connection,
+    unanswered,
 };
 use super::{Task, unless};
 use crate::driver::{Driver, timeout};
@@ -20,8 +21,8 @@ const OPENING: Duration = Duration::from_secs(1);
 
 /// A pool, the runtime on which its connections live, and the keeper's own connections: one for
 /// renewals and one for the rest, since an end can wait for a locked row.
-pub struct Pooled<P> {
-    pool: P,
+pub(crate) struct Pooled {
+    pool: Arc<dyn AnyPool>,
     runtime: Option<Handle>,
     renewing: Mutex<Own>,
     ending: Mutex<Own>,
@@ -37,28 +38,45 @@ struct Own {
 
 type OnPg<A, E> = dyn StepOn<AsyncPgConnection, A, E>;
 type Opened = Result<AsyncPgConnection, PoolError>;
-type Opening = Pin<Box<dyn Future<Output = Opened> + Send>>;
+type Opening<'p, C> = Pin<Box<dyn Future<Output = Result<C, PoolError>> + Send + 'p>>;
+
+/// A [`Pool`] of any type, so that what uses it is compiled once.
+trait AnyPool: Send + Sync {
+    fn any_connection(&self) -> Opening<'_, Borrowed<'_>>;
+
+    fn any_dedicated(&self) -> Opening<'_, AsyncPgConnection>;
+}
+
+impl<P: Pool + Send> AnyPool for P {
+    fn any_connection(&self) -> Opening<'_, Borrowed<'_>> {
+        Box::pin(async { Ok(Borrowed::new(self.connection().await?)) })
+    }
+
+    fn any_dedicated(&self) -> Opening<'_, AsyncPgConnection> {
+        Box::pin(self.dedicated())
+    }
+}
 
 impl Own {
     /// The answer. A connection that was open before gets half of the time, so that a new one can
     /// answer if the network has lost those that are open.
-    async fn send<A, E: RowError, P: Pool + Clone + Send + 'static>(
+    async fn send<A, E: RowError>(
         &mut self,
-        pool: &P,
+        pool: &Arc<dyn AnyPool>,
         step: &OnPg<A, E>,
         answer: Duration,
     ) -> Result<A, E> {
         if let Some(mut conn) = self.open.take() {
-            let answered = send_on(&mut *conn, step, answer / 2).await;
+            let answered = send_on(Borrowed::new(&mut *conn), step, answer / 2).await;
             if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
                 self.open = Some(conn);
                 return answered;
             }
         }
         let opening = self.opening.get_or_insert_with(|| {
-            let (pool, limit) = (pool.clone(), answer.max(OPENING));
-            let opening: Opening = Box::pin(async move {
-                let opened = timeout(limit, pool.dedicated()).await;
+            let (pool, limit) = (Arc::clone(pool), answer.max(OPENING));
+            let opening: Opening<'_, _> = Box::pin(async move {
+                let opened = timeout(limit, pool.any_dedicated()).await;
                 let late = || format!("the server did not accept it within {limit:.1?}");
                 opened.unwrap_or_else(|| Err(PoolError::dedicated(late())))
             });
@@ -67,7 +85,7 @@ impl Own {
         let opened = opening.await;
         self.opening = None;
         let mut conn = Box::new(opened.map_err(PoolError::new).flatten()?);
-        let answered = send_on(&mut *conn, step, answer).await;
+        let answered = send_on(Borrowed::new(&mut *conn), step, answer).await;
         if !matches!(&answered, Err(error) if !is_of_the_row(error)) {
             self.open = Some(conn);
         }
@@ -75,11 +93,11 @@ impl Own {
     }
 }
 
-impl<P: Pool + Clone + Send + 'static> Pooled<P> {
+impl Pooled {
     /// To be called on the program's runtime.
-    pub(crate) fn new(pool: P) -> Self {
+    pub(crate) fn new<P: Pool + Send + 'static>(pool: P) -> Self {
         Self {
-            pool,
+            pool: Arc::new(pool),
             runtime: Handle::try_current().ok(),
             renewing: Mutex::default(),
             ending: Mutex::default(),
@@ -94,10 +112,10 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
     ) -> Result<A, E> {
         let (mut reply, answered) = oneshot::channel();
         if let Some(runtime) = &self.runtime {
-            let pool = self.pool.clone();
+            let pool = Arc::clone(&self.pool);
             let task: Task = Box::pin(async move {
                 // Once nobody waits for the answer, this no longer waits for a connection.
-                let conn = unless(pin!(reply.closed()), pin!(pool.connection())).await;
+                let conn = unless(pin!(reply.closed()), pool.any_connection()).await;
                 let result = match conn {
                     None => return,
                     Some(Err(error)) => Err(error.into()),
@@ -126,44 +144,45 @@ impl<P: Pool + Clone + Send + 'static> Pooled<P> {
             None => Own::default().send(&self.pool, step, answer).await,
         }
     }
-}
 
-impl<P: Pool + Clone + Send + 'static> Reach for Pooled<P> {
-    type Connection = AsyncPgConnection;
-
-    const IS_ASYNC: bool = true;
-
-    async fn send<A: Send + 'static, E: RowError>(
-        &self,
-        step: Arc<OnPg<A, E>>,
-        times: Times,
-    ) -> Result<A, E> {
-        let pooled = self.on_pool(Arc::clone(&step), times.answer);
-        first_answer(&*step, times, pooled, self.on_own(&*step, times)).await
-    }
-
-    async fn send_here<A: Send + 'static, E: RowError>(
-        &self,
-        step: Arc<OnPg<A, E>>,
-        times: Times,
-    ) -> Result<A, E> {
+    /// The answer on a connection of the pool, from the caller's own runtime.
+    async fn send_here<A, E: RowError>(&self, step: Arc<OnPg<A, E>>, times: Times) -> Result<A, E> {
         // A pool can close a connection that is no longer waited for while it is being checked, and
         // with it a test's transaction.
-        let soon = times.on_pool(&*step);
-        let conn = timeout(soon, pin!(self.pool.connection())).await;
-        match conn {
+        let soon = times.on_pool(step.is_of_test());
+        match timeout(soon, self.pool.any_connection()).await {
             Some(conn) => send_on(conn?, &*step, times.answer).await,
             None => Err(no_connection(soon).into()),
         }
     }
 }
 
-async fn send_on<C: Connection, A, E: RowError>(
-    conn: C,
+impl Reach for Pooled {
+    type Connection = AsyncPgConnection;
+
+    const IS_ASYNC: bool = true;
+
+    fn send<A: Send + 'static, E: RowError>(
+        &self,
+        is_here: bool,
+        step: Arc<OnPg<A, E>>,
+        times: Times,
+    ) -> Answering<'_, A, E> {
+        if is_here {
+            return Box::pin(self.send_here(step, times));
+        }
+        Box::pin(async move {
+            let pooled = self.on_pool(Arc::clone(&step), times.answer);
+            first_answer(&*step, times, pooled, self.on_own(&*step, times)).await
+        })
+    }
+}
+
+async fn send_on<A, E: RowError>(
+    mut borrowed: Borrowed<'_>,
     step: &OnPg<A, E>,
     answer: Duration,
 ) -> Result<A, E> {
-    let mut borrowed = Borrowed::new(conn);
     let answered = timeout(answer, step.send(borrowed.pg())).await;
     let Some(answered) = answered else {
         return Err(unanswered(answer).into());
@@ -176,21 +195,34 @@ async fn send_on<C: Connection, A, E: RowError>(
     answered
 }
 
-/// A connection that waits for an answer. If it is dropped before the answer, it cancels the
-/// statement and ends the session, so that a late cancel request cannot reach another statement.
-pub(crate) struct Borrowed<C: Connection> {
-    conn: C,
+/// A connection of any type that waits for an answer. If it is dropped before the answer, it
+/// cancels the statement and ends the session, so that a late cancel request cannot reach another
+/// statement.
+pub(crate) struct Borrowed<'p> {
+    conn: Box<dyn AnyConnection + 'p>,
     is_answered: bool,
 }
 
-impl<C: Connection> Borrowed<C> {
-    pub(crate) const fn new(conn: C) -> Self {
-        let is_answered = false;
-        Self { conn, is_answered }
+trait AnyConnection: Send {
+    fn any_pg(&mut self) -> &mut AsyncPgConnection;
+}
+
+impl<C: Connection + Send> AnyConnection for C {
+    fn any_pg(&mut self) -> &mut AsyncPgConnection {
+        self.pg()
+    }
+}
+
+impl<'p> Borrowed<'p> {
+    pub(crate) fn new(conn: impl Connection + Send + 'p) -> Self {
+        Self {
+            conn: Box::new(conn),
+            is_answered: false,
+        }
     }
 
     pub(crate) fn pg(&mut self) -> &mut AsyncPgConnection {
-        self.conn.pg()
+        self.conn.any_pg()
     }
 
     pub(crate) const fn record_answer(&mut self) {
@@ -198,10 +230,10 @@ impl<C: Connection> Borrowed<C> {
     }
 }
 
-impl<C: Connection> Drop for Borrowed<C> {
+impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.conn.pg().close(true);
+            self.pg().close(true);
         }
     }
 }

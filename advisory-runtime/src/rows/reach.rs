@@ -40,12 +40,8 @@ impl Times {
     }
 
     /// How long the pool's connection may take before another one is used.
-    pub(super) fn on_pool<D, A, E>(self, step: &(impl StepOn<D, A, E> + ?Sized)) -> Duration {
-        if step.is_of_test() {
-            self.answer
-        } else {
-            self.soon
-        }
+    pub(super) const fn on_pool(self, is_of_test: bool) -> Duration {
+        if is_of_test { self.answer } else { self.soon }
     }
 
     /// For a question about a transaction that has ended a row: its answer counts after the expiry
@@ -99,7 +95,8 @@ pub(crate) trait StepOn<D, A, E>: Send + Sync {
     fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, A, E>;
 }
 
-type Answering<'s, A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send + 's>>;
+/// An answer that is awaited.
+pub(crate) type Answering<'s, A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send + 's>>;
 
 pub(crate) type AnyStep<D, A, E> = Arc<dyn StepOn<D, A, E>>;
 
@@ -125,7 +122,7 @@ impl<S: Step, D: Queries> StepOn<D, S::Answer, S::Error> for S {
     }
 }
 
-/// The connections of a pool, and one outside of it.
+/// The connections of a pool of any type, and one outside of it.
 pub(crate) trait Reach: Send + Sync + 'static {
     type Connection: Queries;
 
@@ -133,38 +130,14 @@ pub(crate) trait Reach: Send + Sync + 'static {
     /// own runtime can send for others.
     const IS_ASYNC: bool;
 
-    /// Sends the step until a connection answers. Runs on the keeper.
+    /// Sends the step from the keeper, until a connection answers; or once from the caller's own
+    /// runtime, on a connection of the pool.
     fn send<A: Send + 'static, E: RowError>(
-        &self,
-        step: AnyStep<Self::Connection, A, E>,
-        times: Times,
-    ) -> impl Future<Output = Result<A, E>> + Send;
-
-    /// Sends the step once, on a connection of the pool. Runs on the caller's own runtime.
-    fn send_here<A: Send + 'static, E: RowError>(
-        &self,
-        step: AnyStep<Self::Connection, A, E>,
-        times: Times,
-    ) -> impl Future<Output = Result<A, E>> + Send {
-        self.send(step, times)
-    }
-
-    /// Sends the step from the caller's own runtime, or from the keeper.
-    fn send_from<A: Send + 'static, E: RowError>(
         &self,
         is_here: bool,
         step: AnyStep<Self::Connection, A, E>,
         times: Times,
-    ) -> impl Future<Output = Result<A, E>> + Send {
-        async move {
-            if is_here {
-                self.send_here(step, times).await
-            } else {
-                // Boxed: it is much larger, and the caller's runtime never polls it.
-                Box::pin(self.send(step, times)).await
-            }
-        }
-    }
+    ) -> Answering<'_, A, E>;
 }
 
 /// The first answer that counts: on a connection of the pool, or, if that one is late or fails, on
@@ -176,7 +149,7 @@ pub(crate) async fn first_answer<D, A, E: RowError>(
     own: impl Future<Output = Result<A, E>>,
 ) -> Result<A, E> {
     let mut pooled = pin!(pooled);
-    let soon = times.on_pool(step);
+    let soon = times.on_pool(step.is_of_test());
     // The answer on the pool's connection, while the other connection is awaited.
     let mut said = match timeout(soon, pooled.as_mut()).await {
         Ok(Ok(answer)) => return Ok(answer),

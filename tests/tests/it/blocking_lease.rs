@@ -316,6 +316,9 @@ async fn each_step_of_the_table_runs_on_a_blocking_connection() {
         assert_eq!(table.sweep(&mut conn).unwrap(), 1);
         let in_transaction = conn.transaction(|conn| table.sweep(conn));
         assert!(matches!(in_transaction, Err(Error::InTransaction { .. })));
+        assert_matches!(lease::sweep(&pool), Err(Error::MissingTable { .. }));
+        Table::new().set_up(&mut conn).unwrap();
+        assert_eq!(lease::sweep(&pool).unwrap(), 0);
         drop(guard);
     });
 }

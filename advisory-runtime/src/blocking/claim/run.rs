@@ -2,11 +2,17 @@
 
 use crate::blocking::Pool;
 use crate::blocking::reach::Threaded;
-use crate::claim::rows::{end_as_returned, keep};
+use crate::claim::rows::{AnyRows, ClaimReach, ClaimRows, Steps, end_as_returned, keep};
 use crate::claim::{Claim, Claimed, Error};
 use crate::driver::block_on;
 use crate::rows::End;
 use std::fmt::Display;
+
+impl ClaimReach for Threaded {
+    fn rows(self, steps: Box<dyn Steps<Self::Connection>>) -> AnyRows {
+        Box::new(ClaimRows(self, steps))
+    }
+}
 
 /// Runs a body under a claim, which a thread renews and which ends with the body; like
 /// [`crate::claim::run`]. The pool needs one connection besides those of the body.
@@ -41,7 +47,7 @@ where
     E: From<Error> + Display,
 {
     // It is renewed until the job has ended.
-    let kept = keep(pool.identity(), || Threaded::new(pool.clone()), job).map_err(Error::Pool)?;
+    let kept = keep(pool, pool.identity(), Threaded::new, job).map_err(Error::Pool)?;
     let result = body();
     block_on(end_as_returned(kept, job, on_err, result))
 }
@@ -76,7 +82,7 @@ where
     T: Claim,
     P: Pool + Clone + Send + Sync + 'static,
 {
-    let kept = keep(pool.identity(), || Threaded::new(pool.clone()), job)?;
+    let kept = keep(pool, pool.identity(), Threaded::new, job)?;
     let result = body();
     drop(kept);
     if !job.is_finished() && (job.hold().is_lost() || job.hold().is_expired()) {

@@ -3,6 +3,7 @@
 use crate::PoolError;
 use crate::blocking::Pool;
 use crate::blocking::reach::{OnThread, Threaded};
+use crate::claim::rows::{KeptJob, keep_all};
 use crate::claim::{
     Asked, Claim, Claimed, Claiming, End, Error, Settings, Source, Taken, Worker, end_one, joined,
     run_worker,
@@ -97,18 +98,18 @@ struct ThreadSource<T: Claim, P> {
 }
 
 impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSource<T, P> {
-    type Reach = Threaded<P>;
+    const IS_ASYNC: bool = false;
 
     fn identity(&self) -> Option<usize> {
         self.pool.identity()
     }
 
-    fn reach(&self) -> Threaded<P> {
-        Threaded::new(self.pool.clone())
+    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<KeptJob>, PoolError> {
+        keep_all(&self.pool, number, Threaded::new, claimed)
     }
 
     async fn connection(&self, is_fresh: bool) -> Result<Claiming<'_, T>, PoolError> {
-        let conn = OnThread::connect(self.pool.clone(), is_fresh).await?;
+        let conn = OnThread::connect(Arc::new(self.pool.clone()), is_fresh).await?;
         let settings = Arc::clone(&self.settings);
         Ok(Box::new(|asked| Box::pin(claim(conn, settings, asked))))
     }

@@ -5,10 +5,12 @@ use crate::blocking::reach::{OnThread, Threaded};
 use crate::blocking::{Connection as _, Pool};
 use crate::driver::block_on;
 use crate::lease;
+use crate::lease::grant::Granted;
 use crate::lease::rows::LeaseRows;
 use crate::lease::store::{Acquisition, Store, late};
 use crate::lease::tries::{LAST_TRY, Refusal};
-use crate::rows::{Keeper, UNANSWERED};
+use crate::rows::{Keeper, Rows, UNANSWERED};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -30,6 +32,12 @@ pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     request: impl Into<Request>,
 ) -> Result<LeaseGuard, Error> {
     Leases::new(pool.clone()).acquire(request)
+}
+
+/// Removes all expired rows of `public.advisory_lease`, on a connection of the pool; as
+/// [`lease::sweep`]. For another table, see [`Table::sweep`](super::Table::sweep).
+pub fn sweep<P: Pool + Clone + Send + Sync + 'static>(pool: &P) -> Result<usize, Error> {
+    block_on(lease::sweep(&Leases::new(pool.clone()).0))
 }
 
 /// A lease table, and the blocking pool whose connections reach it; as [`lease::Leases`].
@@ -108,10 +116,8 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
 struct Blocking<P>(P);
 
 impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
-    type Rows = LeaseRows<Threaded<P>>;
-
-    fn rows(&self) -> Self::Rows {
-        LeaseRows(Threaded::new(self.0.clone()))
+    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>> {
+        Box::new(LeaseRows(Threaded::new(self.0.clone())))
     }
 
     fn identity(&self) -> Option<usize> {
@@ -134,7 +140,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
         within: Option<Duration>,
     ) -> Result<Result<lease::Lease, Refusal>, Error> {
         let since = Instant::now();
-        let connect = OnThread::connect(self.0.clone(), false);
+        let connect = OnThread::connect(Arc::new(self.0.clone()), false);
         let conn = match within.or(acquisition.connection_limit()) {
             None => connect.await?,
             Some(limit) => match timeout(limit, connect).await {

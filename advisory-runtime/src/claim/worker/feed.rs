@@ -7,11 +7,11 @@ use super::start::Start;
 use super::{Settings, Source, Stop};
 use crate::PoolError;
 use crate::claim::optional_column::MaybePer;
-use crate::claim::rows::{ReleaseOnDrop, keep_all};
+use crate::claim::rows::ReleaseOnDrop;
 use crate::claim::table::{Claim, ttl};
 use crate::claim::{Claimed, Error, Event};
 use crate::error::{is_connection_lost, is_refused_by_citus, may_pass};
-use crate::rows::{Backoff, Reach, UNANSWERED, unless};
+use crate::rows::{Backoff, UNANSWERED, unless};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -32,7 +32,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
     source: &S,
     settings: &Settings<'_, T>,
     mut stop: Stop<'_>,
-    shared: &Shared<T, S::Reach>,
+    shared: &Shared<T>,
 ) -> Result<(), Error> {
     let (mut is_first, mut backoff) = (true, BACKOFF);
     let (mut is_fresh, mut answer) = (false, ANSWER[0]);
@@ -118,7 +118,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
 }
 
 /// Waits until rows are wanted, and returns how many.
-async fn until_room<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Shared<T, R>) -> u32 {
+async fn until_room<T: Claim>(settings: &Settings<'_, T>, shared: &Shared<T>) -> u32 {
     loop {
         let mut ended = pin!(shared.room.ended.notified());
         // The worker's future also polls this one when a body returns or begins.
@@ -147,7 +147,7 @@ fn wait<T: Claim, S: Source<T>>(
     settings: &Settings<'_, T>,
     claimed: Vec<Claimed<T>>,
     mut suspect: Option<Suspect>,
-    shared: &Shared<T, S::Reach>,
+    shared: &Shared<T>,
 ) -> Result<bool, Error> {
     if claimed.is_empty() {
         return Ok(false);
@@ -158,7 +158,7 @@ fn wait<T: Claim, S: Source<T>>(
         }
         settings.tell(Event::Acquired(claimed));
     }
-    let kept = keep_all(shared.pool, || source.reach(), claimed.clone())?;
+    let kept = source.keep(shared.pool, &claimed)?;
     let since = Instant::now();
     let mut last = None;
     let mut waiting = shared.waiting();
@@ -184,7 +184,7 @@ fn wait<T: Claim, S: Source<T>>(
 }
 
 /// Releases rows that have waited too long for a slot, because another worker may be idle.
-pub(super) async fn give_back<T: Claim, R: Reach>(shared: &Shared<T, R>) {
+pub(super) async fn give_back<T: Claim>(shared: &Shared<T>) {
     let longest = (ttl::<T>() / 4).min(LONGEST_WAIT);
     loop {
         let first = shared.waiting().front().map(|row| row.since);
@@ -223,7 +223,7 @@ fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
 }
 
 /// Waits for a notification, for the end of a row if values have limits, or for the next poll.
-async fn until_woken<T: Claim, R: Reach>(settings: &Settings<'_, T>, shared: &Shared<T, R>) {
+async fn until_woken<T: Claim>(settings: &Settings<'_, T>, shared: &Shared<T>) {
     let mut woken = pin!(shared.wake.notified());
     let waiting = async {
         loop {

@@ -7,7 +7,7 @@ use crate::claim::rows::{ClaimEnd, ended, watch};
 use crate::claim::sql::ends::end_of;
 use crate::claim::table::Claim;
 use crate::claim::{BodyOutcome, Claimed, Error, Event};
-use crate::rows::{End, Reach, tell};
+use crate::rows::{End, tell};
 use std::any::Any;
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -64,14 +64,13 @@ struct Failed {
 
 /// Runs the body of a row, and has its claim ended. A blocking body cannot be dropped, so it runs
 /// to its end and holds its slot until then.
-pub(super) async fn job<T, R, E, F>(
+pub(super) async fn job<T, E, F>(
     settings: &Settings<'_, T>,
-    shared: &Shared<T, R>,
+    shared: &Shared<T>,
     body: &impl Fn(Claimed<T>) -> F,
-    row: Waiting<T, R>,
+    row: Waiting<T>,
 ) where
     T: Claim,
-    R: Reach,
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
@@ -92,7 +91,7 @@ pub(super) async fn job<T, R, E, F>(
         called.instrument(span.unwrap_or_else(tracing::Span::none))
     };
     let body = run_body(settings, shared, called);
-    let result = if R::IS_ASYNC {
+    let result = if shared.is_async {
         watch(&claimed, body).await
     } else {
         Ok(body.await)
@@ -128,9 +127,9 @@ pub(super) async fn job<T, R, E, F>(
 }
 
 /// Runs a body. After a failure, waits before the row is released.
-async fn run_body<T: Claim, R: Reach>(
+async fn run_body<T: Claim>(
     settings: &Settings<'_, T>,
-    shared: &Shared<T, R>,
+    shared: &Shared<T>,
     body: impl Future<Output = Result<(), String>>,
 ) -> Result<(), Failed> {
     let result = caught(body).await;

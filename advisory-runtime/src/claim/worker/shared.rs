@@ -7,7 +7,7 @@ use crate::claim::mutex::locked;
 use crate::claim::optional_column::MaybePer;
 use crate::claim::rows::ReleaseOnDrop;
 use crate::claim::table::Claim;
-use crate::rows::{Reach, unless};
+use crate::rows::unless;
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,18 +19,20 @@ use tokio::time::{Duration, Instant, sleep_until, timeout};
 const LAST_END: Duration = Duration::from_secs(5);
 
 /// A claimed row that waits for a slot.
-pub(super) struct Waiting<T: Claim, R: Reach> {
+pub(super) struct Waiting<T: Claim> {
     pub(super) claimed: Claimed<T>,
-    pub(super) kept: ReleaseOnDrop<T, R, Place>,
+    pub(super) kept: ReleaseOnDrop<Place>,
     pub(super) since: Instant,
 }
 
 /// The state that the parts of a running worker share.
-pub(super) struct Shared<T: Claim, R: Reach> {
+pub(super) struct Shared<T: Claim> {
     /// The number that the keeper has for the pool.
     pub(super) pool: usize,
+    /// `true` if bodies are futures, which can be dropped.
+    pub(super) is_async: bool,
     /// In the order of the claims.
-    waiting: Mutex<VecDeque<Waiting<T, R>>>,
+    waiting: Mutex<VecDeque<Waiting<T>>>,
     /// Rows were added to `waiting`.
     pub(super) has_come: Notify,
     pub(super) room: Arc<Room>,
@@ -43,10 +45,11 @@ pub(super) struct Shared<T: Claim, R: Reach> {
     pub(super) stopping: Semaphore,
 }
 
-impl<T: Claim, R: Reach> Shared<T, R> {
-    pub(super) fn new(pool: usize) -> Self {
+impl<T: Claim> Shared<T> {
+    pub(super) fn new(pool: usize, is_async: bool) -> Self {
         Self {
             pool,
+            is_async,
             waiting: Mutex::default(),
             has_come: Notify::new(),
             room: Arc::default(),
@@ -77,7 +80,7 @@ impl<T: Claim, R: Reach> Shared<T, R> {
         unless(stopped, future).await
     }
 
-    pub(super) fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T, R>>> {
+    pub(super) fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T>>> {
         locked(&self.waiting)
     }
 

@@ -2,15 +2,16 @@
 
 use super::start::{Asked, Taken};
 use crate::PoolError;
-use crate::claim::Error;
+use crate::claim::rows::KeptJob;
 use crate::claim::table::Claim;
-use crate::rows::Reach;
+use crate::claim::{Claimed, Error};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::Notify;
 #[cfg(feature = "diesel-async")]
 use {
     super::{Settings, listen},
+    crate::claim::rows::keep_all,
     crate::rows::{Borrowed, Pooled},
     crate::{Connection, Pool},
 };
@@ -24,12 +25,13 @@ pub(crate) type Claiming<'s, T> = Box<
 
 /// A pool of blocking or async connections.
 pub(crate) trait Source<T: Claim>: Send + Sync {
-    /// The connections that renew and end rows.
-    type Reach: Reach;
+    /// `true` if bodies are futures, which can be dropped.
+    const IS_ASYNC: bool;
 
     fn identity(&self) -> Option<usize>;
 
-    fn reach(&self) -> Self::Reach;
+    /// Has the keeper renew claims, on connections of the pool, which has this number.
+    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<KeptJob>, PoolError>;
 
     /// Takes a connection of the pool. If `is_fresh`, opens one outside the pool instead, if the
     /// pool can.
@@ -65,14 +67,14 @@ impl<T: Claim, P: Sync> AsyncSource<'_, '_, T, P> {
 
 #[cfg(feature = "diesel-async")]
 impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '_, T, P> {
-    type Reach = Pooled<P>;
+    const IS_ASYNC: bool = true;
 
     fn identity(&self) -> Option<usize> {
         self.pool.identity()
     }
 
-    fn reach(&self) -> Pooled<P> {
-        Pooled::new(self.pool.clone())
+    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<KeptJob>, PoolError> {
+        keep_all(self.pool, number, Pooled::new, claimed)
     }
 
     async fn connection(&self, is_fresh: bool) -> Result<Claiming<'_, T>, PoolError> {

@@ -1,9 +1,9 @@
 //! The rows of one table, which the keeper renews together.
 
-use super::{Due, EndOf, ErrorOf, HeldRow, Keeper, Name, Queue, Rows, Task, observe};
+use super::{Due, HeldRow, Keeper, Name, PendingEnd, Queue, Rows, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, Renewed, RowError, Settled};
-use crate::rows::event::Event;
+use crate::rows::event::RowEvent;
 use crate::rows::expiry::Sent;
 use crate::rows::hold::Phase;
 use crate::rows::pause;
@@ -17,44 +17,48 @@ use tokio::time::Instant;
 const MOST: usize = 1_000;
 
 /// The rows of one name.
-pub(super) struct Group<R: Rows> {
+pub(super) struct Group<R: HeldRow> {
     pub(super) name: Name,
-    pub(super) rows: R,
-    slots: Mutex<Slots<R::Row>>,
+    pub(super) rows: Box<dyn Rows<R>>,
+    slots: Mutex<Slots<R>>,
     /// The ends that wait: those that the keeper sends, and those that the caller's runtime sends.
     pub(super) ends: [Mutex<Queue<R>>; 2],
+    /// [`PendingEnd::submit`]. As a pointer it is compiled where rows are kept, which is this crate,
+    /// and not again in each crate that ends one.
+    pub(super) submit: fn(PendingEnd<R>, bool),
 }
 
-struct Slots<Row> {
-    by_id: BTreeMap<u64, Slot<Row>>,
+struct Slots<R> {
+    by_id: BTreeMap<u64, Slot<R>>,
     last_id: u64,
 }
 
-struct Slot<Row> {
-    row: Row,
+struct Slot<R> {
+    row: R,
     /// The time of the next renewal; `None` while one is sent, and for a row that is not renewed.
     next: Option<Instant>,
 }
 
-impl<R: Rows> Group<R> {
-    pub(super) fn new(rows: R, name: Name) -> Self {
+impl<R: HeldRow> Group<R> {
+    pub(super) fn new(rows: Box<dyn Rows<R>>, name: Name) -> Self {
         let (by_id, last_id) = (BTreeMap::new(), 0);
         Self {
             name,
             rows,
             slots: Mutex::new(Slots { by_id, last_id }),
             ends: Default::default(),
+            submit: PendingEnd::submit,
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, Slots<R::Row>> {
+    fn slots(&self) -> MutexGuard<'_, Slots<R>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds rows, and returns their ids in the same order.
     pub(super) fn insert(
         &self,
-        rows: impl Iterator<Item = (R::Row, Option<Instant>)>,
+        rows: impl Iterator<Item = (R, Option<Instant>)>,
     ) -> std::ops::RangeInclusive<u64> {
         let mut slots = self.slots();
         let first = slots.last_id + 1;
@@ -85,7 +89,7 @@ impl<R: Rows> Group<R> {
 
     /// Takes the rows that are due, or nearly so, out of the queue: those to renew, and those that
     /// were ended in a transaction.
-    fn take_due(&self, now: Instant) -> [Vec<(u64, R::Row)>; 2] {
+    fn take_due(&self, now: Instant) -> [Vec<(u64, R)>; 2] {
         if self.next_due().is_none_or(|next| next > now) {
             return Default::default();
         }
@@ -116,12 +120,12 @@ impl<R: Rows> Group<R> {
         }
         drop(slots);
         for row in lost {
-            observe(&row, Event::Lost);
+            row.tell(RowEvent::Lost);
         }
         [renewed, in_transaction]
     }
 
-    fn times(rows: &[(u64, R::Row)]) -> Times {
+    fn times(rows: &[(u64, R)]) -> Times {
         let now = Instant::now();
         let every = rows.iter().map(|(_, row)| row.every()).min();
         let left = rows.iter().map(|(_, row)| row.hold().expires());
@@ -132,7 +136,7 @@ impl<R: Rows> Group<R> {
     }
 
     /// Renews rows by one statement, or by several if the server refuses one because of a row.
-    async fn renew(&self, rows: Vec<(u64, R::Row)>) {
+    async fn renew(&self, rows: Vec<(u64, R)>) {
         let mut batches = vec![rows];
         while let Some(mut batch) = batches.pop() {
             let sent = Sent::now();
@@ -144,7 +148,7 @@ impl<R: Rows> Group<R> {
                     }
                     continue;
                 }
-                Ok(_) => ErrorOf::<R>::from(PoolError::new("an answer has another number of rows")),
+                Ok(_) => R::Error::from(PoolError::new("an answer has another number of rows")),
                 Err(error) => error,
             };
             let is_refused = matches!(error.failure(), Failure::Refused | Failure::Final);
@@ -154,7 +158,7 @@ impl<R: Rows> Group<R> {
                 continue;
             }
             for (id, row) in &batch {
-                observe(row, |row| Event::RenewalFailed(row, &error));
+                row.tell(RowEvent::RenewalFailed(&error));
                 self.set_next(*id, Some(Instant::now() + pause(row.every())));
             }
             // Diesel's errors cannot be cloned: the first row gets this one, and the others its
@@ -168,12 +172,12 @@ impl<R: Rows> Group<R> {
         }
     }
 
-    fn renewed(&self, id: u64, row: &R::Row, sent: Sent, answer: Renewed) {
+    fn renewed(&self, id: u64, row: &R, sent: Sent, answer: Renewed) {
         let (hold, every) = (row.hold(), row.every());
         let next = match answer {
             Renewed::For(lasts) => {
                 hold.renewed(sent, lasts);
-                observe(row, Event::Renewed);
+                row.tell(RowEvent::Renewed);
                 Some(hold.next_renewal(sent.steady + every, every))
             }
             Renewed::Busy => Some(Instant::now() + pause(every)),
@@ -184,7 +188,7 @@ impl<R: Rows> Group<R> {
             Renewed::Gone => {
                 hold.lose();
                 if hold.is_lost() {
-                    observe(row, Event::Lost);
+                    row.tell(RowEvent::Lost);
                 }
                 None
             }
@@ -193,7 +197,7 @@ impl<R: Rows> Group<R> {
     }
 
     /// Finds out if the transactions that ended rows were committed.
-    async fn settle(&self, rows: Vec<(u64, R::Row)>) {
+    async fn settle(&self, rows: Vec<(u64, R)>) {
         let phases: Vec<_> = rows.iter().map(|(_, row)| row.hold().phase()).collect();
         let times = Self::times(&rows).of_settling();
         let settled = self.rows.settled(rows_of(&rows), times).await;
@@ -220,16 +224,15 @@ impl<R: Rows> Group<R> {
     /// Ends a row, unless a transaction of the program's own has done so.
     pub(super) async fn end(
         &self,
-        row: R::Row,
-        end: EndOf<R>,
+        row: R,
+        end: R::End,
         times: Times,
         is_here: bool,
-    ) -> Result<bool, ErrorOf<R>> {
+    ) -> Result<bool, R::Error> {
         let hold = row.hold();
         if let Phase::InTransaction(since) = hold.phase() {
             let asked = self.rows.settled(vec![row.clone()], times.of_settling());
-            // Boxed, since it is large and rare.
-            match Box::pin(asked).await?.first() {
+            match asked.await?.first() {
                 Some(Settled::Committed) => hold.settle(since, true),
                 Some(Settled::RolledBack) => hold.settle(since, false),
                 _ => {
@@ -244,11 +247,11 @@ impl<R: Rows> Group<R> {
     }
 }
 
-fn rows_of<Row: Clone>(rows: &[(u64, Row)]) -> Vec<Row> {
+fn rows_of<R: Clone>(rows: &[(u64, R)]) -> Vec<R> {
     rows.iter().map(|(_, row)| row.clone()).collect()
 }
 
-impl<R: Rows> Due for Group<R> {
+impl<R: HeldRow> Due for Group<R> {
     fn is_empty(&self) -> bool {
         self.slots().by_id.is_empty()
     }

@@ -7,11 +7,11 @@
 //! ended by statements of its own, so that no row holds up its neighbours.
 
 use super::tries::Tries;
-use super::{EndOf, ErrorOf, Group, HeldRow, Keeper, Rows, Task, observe};
+use super::{Group, HeldRow, Keeper, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, RowError};
 use crate::rows::end::Ended;
-use crate::rows::event::Event;
+use crate::rows::event::RowEvent;
 use crate::rows::hold::Phase;
 use crate::rows::reach::Times;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -30,19 +30,19 @@ const MOST: usize = 1_000;
 const LATE: Duration = Duration::from_millis(50);
 
 /// A row that the keeper renews until this value is dropped.
-pub(crate) struct Kept<R: Rows> {
+pub(crate) struct Kept<R: HeldRow> {
     pub(super) keeper: Arc<Keeper>,
     pub(super) group: Arc<Group<R>>,
     pub(super) id: u64,
-    pub(super) row: R::Row,
+    pub(super) row: R,
 }
 
 /// Called with the result when a row has ended.
-pub(crate) type Reply<R> = Box<dyn FnOnce(Result<Ended, ErrorOf<R>>) + Send>;
+pub(crate) type Reply<E> = Box<dyn FnOnce(Result<Ended, E>) + Send>;
 
-impl<R: Rows> Kept<R> {
+impl<R: HeldRow> Kept<R> {
     /// Ends the row. If this future is dropped, the row is ended all the same.
-    pub(crate) async fn end(self, end: EndOf<R>) -> Result<Ended, ErrorOf<R>> {
+    pub(crate) async fn end(self, end: R::End) -> Result<Ended, R::Error> {
         let (reply, ended) = oneshot::channel();
         self.end_then(end, Box::new(|ended| drop(reply.send(ended))));
         let ended = ended.await;
@@ -50,30 +50,30 @@ impl<R: Rows> Kept<R> {
     }
 
     /// Ends the row, and calls `reply` with the result.
-    pub(crate) fn end_then(self, end: EndOf<R>, reply: Reply<R>) {
+    pub(crate) fn end_then(self, end: R::End, reply: Reply<R::Error>) {
         self.end_at(true, end, reply);
     }
 
     /// Ends the row on the keeper, and drops `alive` then.
-    pub(crate) fn end_later(self, end: EndOf<R>, alive: impl Send + 'static) {
+    pub(crate) fn end_later(self, end: R::End, alive: impl Send + 'static) {
         self.end_at(false, end, Box::new(move |_| drop(alive)));
     }
 
-    fn end_at(self, is_here: bool, end: EndOf<R>, reply: Reply<R>) {
+    fn end_at(self, is_here: bool, end: R::End, reply: Reply<R::Error>) {
         let end = PendingEnd {
             tries: Tries::new(self.row.hold()),
+            is_alone: !self.group.rows.gathers(),
             kept: self,
             end,
             since: None,
-            is_alone: !R::GATHERS,
             was_lost: false,
             reply: Some(reply),
         };
-        end.submit(is_here);
+        (end.kept.group.submit)(end, is_here);
     }
 }
 
-impl<R: Rows> Drop for Kept<R> {
+impl<R: HeldRow> Drop for Kept<R> {
     fn drop(&mut self) {
         if self.group.remove(self.id) {
             self.keeper.forget(&self.group.name);
@@ -82,10 +82,10 @@ impl<R: Rows> Drop for Kept<R> {
 }
 
 /// A row that is being ended.
-pub(super) struct PendingEnd<R: Rows> {
+pub(super) struct PendingEnd<R: HeldRow> {
     kept: Kept<R>,
-    end: EndOf<R>,
-    tries: Tries<ErrorOf<R>>,
+    end: R::End,
+    tries: Tries<R::Error>,
     /// The time of the keeper's first try.
     since: Option<Instant>,
     /// `true` if it is ended by statements of its own.
@@ -93,23 +93,23 @@ pub(super) struct PendingEnd<R: Rows> {
     /// `true` if the row was lost before the last statement.
     was_lost: bool,
     /// `None` once it was called.
-    reply: Option<Reply<R>>,
+    reply: Option<Reply<R::Error>>,
 }
 
-impl<R: Rows> PendingEnd<R> {
+impl<R: HeldRow> PendingEnd<R> {
     fn phase(&self) -> Phase {
         self.kept.row.hold().phase()
     }
 
     /// Sends it, or leaves it to the sender that waits for an answer.
-    fn submit(mut self, mut is_here: bool) {
+    pub(super) fn submit(mut self, mut is_here: bool) {
         let phase = self.phase();
         if phase == Phase::Ended {
             return self.reply(Ok(Ended::Done));
         }
         // That transaction decides.
         let is_inside = matches!(phase, Phase::InTransaction(_));
-        if is_inside || !R::SENDS_HERE || Handle::try_current().is_err() {
+        if is_inside || !self.kept.group.rows.sends_here() || Handle::try_current().is_err() {
             is_here = false;
         }
         if !is_here {
@@ -138,7 +138,7 @@ impl<R: Rows> PendingEnd<R> {
     }
 
     /// Calls `reply`, and catches its panic.
-    fn reply(&mut self, ended: Result<Ended, ErrorOf<R>>) {
+    fn reply(&mut self, ended: Result<Ended, R::Error>) {
         if let Some(reply) = self.reply.take() {
             drop(catch_unwind(AssertUnwindSafe(|| reply(ended))));
         }
@@ -155,16 +155,15 @@ impl<R: Rows> PendingEnd<R> {
     }
 
     /// Handles the answer to a try.
-    fn answered(mut self, is_here: bool, answer: Result<bool, ErrorOf<R>>) {
+    fn answered(mut self, is_here: bool, answer: Result<bool, R::Error>) {
         let row = &self.kept.row;
         match &answer {
-            Ok(true) if !self.was_lost => observe(row, |shown| Event::Ended {
-                row: shown,
-                end: R::Row::shown_end(&self.end),
+            Ok(true) if !self.was_lost => row.tell(RowEvent::Ended {
+                end: R::shown_end(&self.end),
                 held: row.hold().age(),
             }),
             Ok(_) => {}
-            Err(error) => observe(row, |shown| Event::EndFailed(shown, error)),
+            Err(error) => row.tell(RowEvent::EndFailed(error)),
         }
         let is_sent = !matches!(&answer, Err(error) if error.failure() == Failure::Unreachable);
         if is_here && !is_sent {
@@ -175,7 +174,7 @@ impl<R: Rows> PendingEnd<R> {
             ControlFlow::Break(ended) => return self.reply(ended),
             ControlFlow::Continue(again) => again,
         };
-        let limit = self.since.zip(R::Row::caller_waits(&self.end));
+        let limit = self.since.zip(R::caller_waits(&self.end));
         if limit.is_some_and(|(since, limit)| since.elapsed() >= limit) {
             let late = PoolError::new("the server was not reached, and is tried again");
             self.reply(Err(late.into()));
@@ -188,7 +187,7 @@ impl<R: Rows> PendingEnd<R> {
     }
 }
 
-impl<R: Rows> Group<R> {
+impl<R: HeldRow> Group<R> {
     fn queue(&self, is_here: bool) -> MutexGuard<'_, Queue<R>> {
         let queue = &self.ends[usize::from(is_here)];
         queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -196,14 +195,14 @@ impl<R: Rows> Group<R> {
 }
 
 /// The ends of a group that wait to be sent from one place.
-pub(super) struct Queue<R: Rows> {
+pub(super) struct Queue<R: HeldRow> {
     waiting: Vec<PendingEnd<R>>,
     /// The number of the current sender.
     sender: Option<u64>,
     last_sender: u64,
 }
 
-impl<R: Rows> Default for Queue<R> {
+impl<R: HeldRow> Default for Queue<R> {
     fn default() -> Self {
         Self {
             waiting: Vec::new(),
@@ -213,7 +212,7 @@ impl<R: Rows> Default for Queue<R> {
     }
 }
 
-impl<R: Rows> Queue<R> {
+impl<R: HeldRow> Queue<R> {
     /// Returns the number of a new sender, if there is none and an end waits.
     fn next_sender(&mut self) -> Option<u64> {
         if self.sender.is_some() || self.waiting.is_empty() {
@@ -226,7 +225,7 @@ impl<R: Rows> Queue<R> {
 }
 
 /// Sends the ends that wait, a batch at a time, or one end alone.
-struct Sender<R: Rows> {
+struct Sender<R: HeldRow> {
     keeper: Arc<Keeper>,
     group: Arc<Group<R>>,
     /// `true` if it sends on the caller's runtime, `false` if on the keeper's.
@@ -237,7 +236,7 @@ struct Sender<R: Rows> {
     batch: Vec<PendingEnd<R>>,
 }
 
-impl<R: Rows> Sender<R> {
+impl<R: HeldRow> Sender<R> {
     fn start(self) {
         let (is_here, keeper) = (self.is_here, Arc::clone(&self.keeper));
         let task: Task = Box::pin(self.run());
@@ -258,7 +257,7 @@ impl<R: Rows> Sender<R> {
             }
             let group = Arc::clone(&self.group);
             if ends.len() > 1 {
-                let answers = Box::pin(group.rows.end_all(ends, times, is_here));
+                let answers = group.rows.end_all(ends, times, is_here);
                 let answers = self.unless_late(answers).await;
                 self.answered(answers);
             } else if let Some((row, end)) = ends.pop() {
@@ -340,7 +339,7 @@ impl<R: Rows> Sender<R> {
         }
     }
 
-    fn answered(&mut self, answers: Result<Vec<bool>, ErrorOf<R>>) {
+    fn answered(&mut self, answers: Result<Vec<bool>, R::Error>) {
         let mut answers = answers.map(Vec::into_iter);
         for mut end in std::mem::take(&mut self.batch) {
             let answer = match &mut answers {
@@ -358,7 +357,7 @@ impl<R: Rows> Sender<R> {
     }
 }
 
-impl<R: Rows> Drop for Sender<R> {
+impl<R: HeldRow> Drop for Sender<R> {
     /// Runs when the runtime shuts down.
     fn drop(&mut self) {
         let mut ends = std::mem::take(&mut self.batch);

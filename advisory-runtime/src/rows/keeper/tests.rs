@@ -1,12 +1,11 @@
 //! Rows whose answers are known, on a virtual clock.
-use super::{
-    End, Event, HeldRow, Hold, Keeper, Kept, Name, Observer, Renewed, Rows, Settled, Times,
-};
-use crate::rows::{Ended, Expiry, Failure, RowError, Sent, failure_of};
+use super::{End, HeldRow, Hold, Keeper, Kept, Name, Renewed, RowEvent, Rows, Settled, Times};
+use crate::rows::{Answering, Ended, Expiry, Failure, RowError, Sent, failure_of};
 use crate::{Error, PoolError};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::cell::RefCell;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::future::ready;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -26,7 +25,8 @@ impl RowError for Error {
 /// Rows whose answers are known, and whose ends may go together. The clock is virtual, and goes on
 /// to the next timer whenever nothing else can run.
 #[derive(Clone)]
-struct Known<const GATHERS: bool = false> {
+struct Known {
+    gathers: bool,
     started: Instant,
     /// What was sent when, in milliseconds.
     sent: Arc<Mutex<Vec<(u128, String)>>>,
@@ -44,12 +44,13 @@ impl Row {
     }
 }
 
-impl<const GATHERS: bool> Known<GATHERS> {
+impl Known {
     fn new(
         renew: fn(&[u8]) -> Result<Vec<Renewed>, Error>,
         end: fn(usize) -> Result<bool, Error>,
     ) -> Self {
         Self {
+            gathers: false,
             started: Instant::now(),
             sent: Arc::default(),
             renew,
@@ -68,9 +69,9 @@ impl<const GATHERS: bool> Known<GATHERS> {
         self.sent.lock().expect("no test panics with it").clone()
     }
 
-    fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Kept<Self> {
-        let name = Name::new::<Self>(0, None);
-        let kept = keeper.keep(name, || self.clone(), Row::new(id), true);
+    fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Kept<Row> {
+        let name = Name::new::<Row>(0, None);
+        let kept = keeper.keep(name, &|| Box::new(self.clone()), Row::new(id), true);
         kept.expect("there is a runtime")
     }
 }
@@ -78,7 +79,6 @@ impl<const GATHERS: bool> Known<GATHERS> {
 impl HeldRow for Row {
     type End = ();
     type Error = Error;
-    type Shown = Self;
 
     fn hold(&self) -> &Hold {
         &self.1
@@ -88,19 +88,10 @@ impl HeldRow for Row {
         EVERY
     }
 
-    fn shown(&self) -> &Self {
-        self
-    }
-
-    fn observer(&self) -> Option<&Observer<Self, Error>> {
-        static OBSERVER: LazyLock<Observer<Row, Error>> = LazyLock::new(|| {
-            Arc::new(|event| {
-                if matches!(event, Event::Lost(_)) {
-                    ON_LOST.with_borrow(|on_lost| on_lost());
-                }
-            })
-        });
-        Some(&OBSERVER)
+    fn tell(&self, event: RowEvent<'_, Error>) {
+        if matches!(event, RowEvent::Lost) {
+            ON_LOST.with_borrow(|on_lost| on_lost());
+        }
     }
 
     fn shown_end((): &()) -> End {
@@ -108,41 +99,49 @@ impl HeldRow for Row {
     }
 }
 
-impl<const GATHERS: bool> Rows for Known<GATHERS> {
-    type Row = Row;
+impl Rows<Row> for Known {
+    fn sends_here(&self) -> bool {
+        true
+    }
 
-    const SENDS_HERE: bool = true;
-    const GATHERS: bool = GATHERS;
+    fn gathers(&self) -> bool {
+        self.gathers
+    }
 
-    async fn renew(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Renewed>, Error> {
+    fn renew(&self, rows: Vec<Row>, _: Times) -> Answering<'_, Vec<Renewed>, Error> {
         let mut ids: Vec<_> = rows.iter().map(|row| row.0).collect();
         ids.sort_unstable();
         self.note(format!("renew {ids:?}"));
-        (self.renew)(&rows.iter().map(|row| row.0).collect::<Vec<_>>())
+        let ids: Vec<_> = rows.iter().map(|row| row.0).collect();
+        Box::pin(ready((self.renew)(&ids)))
     }
 
-    async fn settled(&self, rows: Vec<Row>, _: Times) -> Result<Vec<Settled>, Error> {
+    fn settled(&self, rows: Vec<Row>, _: Times) -> Answering<'_, Vec<Settled>, Error> {
         self.note("settled?".to_owned());
-        Ok(vec![Settled::Committed; rows.len()])
+        Box::pin(ready(Ok(vec![Settled::Committed; rows.len()])))
     }
 
-    async fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Result<bool, Error> {
+    fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Answering<'_, bool, Error> {
         let place = if is_here { "here" } else { "by the keeper" };
         let nth = self.note(format!("end {} {place}", row.0));
         // Somebody has locked this one.
         let millis = if row.0 == 9 { 1_000 } else { 10 };
-        answer_after(Duration::from_millis(millis)).await;
-        (self.end)(nth)
+        Box::pin(async move {
+            answer_after(Duration::from_millis(millis)).await;
+            (self.end)(nth)
+        })
     }
 
-    async fn end_all(&self, ends: Vec<(Row, ())>, _: Times, _: bool) -> Result<Vec<bool>, Error> {
+    fn end_all(&self, ends: Vec<(Row, ())>, _: Times, _: bool) -> Answering<'_, Vec<bool>, Error> {
         let ids: Vec<_> = ends.iter().map(|(row, ())| row.0).collect();
         self.note(format!("end {ids:?}"));
-        answer_after(Duration::from_millis(10)).await;
-        if ids.contains(&8) {
-            return Err(unreachable());
-        }
-        Ok(ids.iter().map(|id| *id != 9).collect())
+        Box::pin(async move {
+            answer_after(Duration::from_millis(10)).await;
+            if ids.contains(&8) {
+                return Err(unreachable());
+            }
+            Ok(ids.iter().map(|id| *id != 9).collect())
+        })
     }
 }
 
@@ -169,7 +168,7 @@ async fn pass(time: Duration) {
 
 #[tokio::test(start_paused = true)]
 async fn rows_that_are_due_at_nearly_the_same_time_are_renewed_together() {
-    let rows = Known::<false>::new(|ids| Ok(vec![Renewed::For(TTL); ids.len()]), |_| Ok(true));
+    let rows = Known::new(|ids| Ok(vec![Renewed::For(TTL); ids.len()]), |_| Ok(true));
     let keeper = Keeper::on_runtime();
     let first = rows.keep(&keeper, 1);
     pass(EVERY / 5).await;
@@ -188,7 +187,7 @@ async fn rows_that_are_due_at_nearly_the_same_time_are_renewed_together() {
 
 #[tokio::test(start_paused = true)]
 async fn one_row_that_cannot_be_renewed_does_not_take_its_neighbours_along() {
-    let rows = Known::<false>::new(
+    let rows = Known::new(
         |ids| {
             if ids.contains(&2) {
                 Err(refusal())
@@ -216,7 +215,7 @@ async fn an_end_that_reaches_nobody_is_tried_again_by_the_keeper() {
             Ok(true)
         }
     };
-    let rows = Known::<false>::new(|_| unreachable!("it is not due"), end);
+    let rows = Known::new(|_| unreachable!("it is not due"), end);
     let kept = rows.keep(&Keeper::on_runtime(), 1);
     let ended = kept.end(()).await.unwrap();
     assert!(matches!(ended, Ended::Done), "{ended:?}");
@@ -230,15 +229,19 @@ async fn answer_after(time: Duration) {
     tokio::time::sleep_until(Instant::now() + time).await;
 }
 
-impl Known<true> {
+impl Known {
     fn gathered() -> Self {
-        Self::new(|ids| Ok(vec![Renewed::Busy; ids.len()]), |_| Ok(true))
+        Self {
+            gathers: true,
+            ..Self::new(|ids| Ok(vec![Renewed::Busy; ids.len()]), |_| Ok(true))
+        }
     }
 
-    fn keep_all(&self, ids: &[u8]) -> Vec<Kept<Self>> {
+    fn keep_all(&self, ids: &[u8]) -> Vec<Kept<Row>> {
         let rows = ids.iter().map(|id| Row::new(*id)).collect();
-        let name = Name::new::<Self>(0, None);
-        let kept = Keeper::on_runtime().keep_all(name, || self.clone(), rows, true);
+        let name = Name::new::<Row>(0, None);
+        let known = || -> Box<dyn Rows<Row>> { Box::new(self.clone()) };
+        let kept = Keeper::on_runtime().keep_all(name, &known, rows, true);
         kept.expect("there is a runtime")
     }
 
@@ -301,7 +304,7 @@ async fn ends_whose_callers_are_dropped_are_sent() {
 /// Nothing may be locked while the program is told.
 #[tokio::test(start_paused = true)]
 async fn an_observer_may_hold_another_row() {
-    let rows = Known::<false>::new(|_| Err(unreachable()), |_| Ok(true));
+    let rows = Known::new(|_| Err(unreachable()), |_| Ok(true));
     let keeper = Keeper::on_runtime();
     let kept = rows.keep(&keeper, 1);
     let (other, told) = (rows.clone(), Arc::new(Mutex::new(0)));
@@ -321,7 +324,7 @@ async fn an_observer_may_hold_another_row() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_is_given_up_when_the_row_has_expired() {
-    let rows = Known::<false>::new(
+    let rows = Known::new(
         |ids| Ok(vec![Renewed::For(TTL); ids.len()]),
         |_| Err(unreachable()),
     );
