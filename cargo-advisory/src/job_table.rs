@@ -65,8 +65,9 @@ impl ClaimOptions {
         ]
     }
 
-    /// The table that is named, or those of the claims of a program. If the program is named too,
-    /// or no table, options for columns would have no effect; `instead` says what to do.
+    /// The table that is named, or those of the claims of a program if it is named too, or no table
+    /// is. The options for columns do not apply to a program, so they are refused; `instead` says
+    /// what to do.
     pub(crate) fn tables(
         &self,
         is_program_named: bool,

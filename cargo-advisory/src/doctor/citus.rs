@@ -68,15 +68,15 @@ pub(super) async fn managed(
          WHERE k.contype = 'f' AND k.conrelid <> k.confrelid \
          AND (k.conrelid = {table} OR k.confrelid = {table}) ORDER BY 1"
     );
-    let keys = rows(client, &question).await?;
-    let keys = keys.iter().filter_map(|row| row.get(0)).map(str::to_owned);
+    let found = rows(client, &question).await?;
+    let drops = found.iter().filter_map(|row| row.get(0)).map(str::to_owned);
     let undistribute = vec![format!("SELECT undistribute_table({});", literal(name))];
     Ok(Some(match kind {
         "distributed" => ("a distributed table of Citus", undistribute),
         "reference" => ("a reference table of Citus", undistribute),
         "converted" => (
             "a table that Citus manages since a foreign key connects it with a reference table",
-            keys.collect(),
+            drops.collect(),
         ),
         _ => ("a local table that Citus manages", undistribute),
     }))

@@ -335,3 +335,23 @@ fn in_quotes(name: &str) -> String {
         quoted(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::condition;
+
+    /// The servers of `it` add none to these. An engine that does not pretty-print can.
+    #[test]
+    fn the_condition_of_an_index_is_compared_without_parentheses() {
+        for (written, expected) in [
+            ("", ""),
+            (
+                "((completed_at IS NULL) AND (\"Failed at\" IS NULL))",
+                "\"completed_at\" IS NULL AND \"Failed at\" IS NULL",
+            ),
+            ("(id > 7)", "id > 7"),
+        ] {
+            assert_eq!(condition(written), expected);
+        }
+    }
+}

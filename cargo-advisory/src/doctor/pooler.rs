@@ -43,35 +43,33 @@ impl Pooler {
 }
 
 /// The server process that serves a connection, `true` if the process is older than a time of the
-/// server's clock, and the current time. The process is one that has served this command.
+/// server's clock, and the current time. Adds the process to `seen`, those that have served this
+/// command.
 async fn session(
-    link: &Queries,
+    connection: &Queries,
     before: &str,
     seen: &mut BTreeSet<i32>,
 ) -> Result<(String, bool, String)> {
-    let found = rows(&link.client, &SESSION.replace("{}", before)).await?;
+    let found = rows(&connection.client, &SESSION.replace("{}", before)).await?;
     let text = |at: usize| cell(&found, at).unwrap_or_default();
     seen.extend(text(0).parse::<i32>());
     Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
 }
 
-async fn pid(link: &Queries, seen: &mut BTreeSet<i32>) -> Result<String> {
-    Ok(session(link, "0", seen).await?.0)
+async fn pid(connection: &Queries, seen: &mut BTreeSet<i32>) -> Result<String> {
+    Ok(session(connection, "0", seen).await?.0)
 }
 
 /// Returns `true` if the connection got another process id at its start, or none.
-fn is_renumbered(link: &Queries, pid: &str) -> bool {
-    let startup = startup_process_id(&link.client.cancel_token());
+fn is_renumbered(connection: &Queries, pid: &str) -> bool {
+    let startup = startup_process_id(&connection.client.cancel_token());
     startup.is_none_or(|startup| startup.to_string() != pid)
 }
 
 /// Returns `true` if the connection acquires, or releases, a lock.
-async fn answer(link: &Queries, function: &str, key: &str) -> Result<bool> {
-    let found = rows(
-        &link.client,
-        &format!("SELECT pg_catalog.{function}({key})"),
-    )
-    .await?;
+async fn answer(connection: &Queries, function: &str, key: &str) -> Result<bool> {
+    let query = format!("SELECT pg_catalog.{function}({key})");
+    let found = rows(&connection.client, &query).await?;
     Ok(cell(&found, 0) == Some("t"))
 }
 

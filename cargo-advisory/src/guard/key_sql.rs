@@ -101,7 +101,8 @@ fn number(derivation: Derivation, text: &str) -> Result<String> {
         Derivation::Hashtextextended => {
             format!("hashtextextended((\n            {text}\n            ) COLLATE \"C\", 0)")
         }
-        // A test decides for each derivation whether it is one of these.
+        // New derivations end here too, because the enum is `non_exhaustive`. A test names those
+        // that may.
         other => bail!(
             "SQL has no function for the derivation `{}`: only `sha256`, `md5`, `hashtext` and `hashtextextended` can be computed in a trigger",
             other.name()
@@ -178,7 +179,8 @@ mod tests {
 
     use super::number;
 
-    /// The enum is `non_exhaustive`, so the compiler asks nobody about a new derivation.
+    /// The enum is `non_exhaustive`, so the compiler does not report that a new derivation has no
+    /// SQL here.
     #[test]
     fn each_derivation_has_sql_or_is_refused_by_name() {
         for derivation in Derivation::ALL {

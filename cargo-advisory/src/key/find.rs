@@ -247,8 +247,8 @@ fn no_values(name: &str, shape: Option<Shape>) -> Failure {
     ))
 }
 
-/// The values of a source: a query, a range, or the lines of a file. The bool is true for a range
-/// that has none between two steps.
+/// The values of a source: a query, a range, or the lines of a file. Also `true` if they are a range
+/// of times, which has none between two steps.
 fn values(
     source: &str,
     placeholder: &Placeholder,

@@ -213,7 +213,7 @@ async fn an_exclusion_constraint_that_could_say_the_rule_is_advised() {
     assert!(on_table(&db, key, None).await.is_empty());
 }
 
-/// The server writes the expression with more parentheses.
+/// The server writes the expression with more parentheses, and with other spaces.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_on_the_expression_of_a_column_is_found() {
     let db = Database::create().await;
@@ -222,7 +222,7 @@ async fn an_index_on_the_expression_of_a_column_is_found() {
     let words = ["--lock", "own", "--table", "t", "--key", key];
     guard(
         &db,
-        &[&words[..], &["--column", "date=starts_at::date"]].concat(),
+        &[&words[..], &["--column", "date=starts_at :: date"]].concat(),
     )
     .await;
     let site = Record {
@@ -232,7 +232,7 @@ async fn an_index_on_the_expression_of_a_column_is_found() {
     };
     let program = program_of("advice-expression.rmeta", &[site]);
     let words = ["check", "--database-url", db.url(), "--artifact", &program];
-    let create = "CREATE INDEX CONCURRENTLY ON public.t ((starts_at::date));";
+    let create = "CREATE INDEX CONCURRENTLY ON public.t ((starts_at :: date));";
     assert_has(&run_at(db.url(), &words).await.exits(0).out, create);
     db.run(create).await;
     let said = run_at(db.url(), &words).await;

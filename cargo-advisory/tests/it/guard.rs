@@ -150,7 +150,9 @@ async fn an_expression_can_replace_a_column_but_not_change_its_type() {
         "--key",
         "slot:<room: int>:<visit.night: date>",
     ];
-    let column = ["--column", "visit.night=starts_at::date"];
+    // An expression is a value of its own: without parentheses, `room + 1::text` has no operator.
+    let column = ["--column", "visit.night=starts_at::date", "--column"];
+    let column = [&column[..], &["room=room + 1"]].concat();
     let wrong = ["--column", "visit.night=starts_at"];
     let mut conn = db.connect().await;
     let said = require(&[&key[..], &wrong].concat()).await;
@@ -160,7 +162,7 @@ async fn an_expression_can_replace_a_column_but_not_change_its_type() {
         "the column of the placeholder <visit.night> has the type timestamp without time zone, and the key needs date"
     );
     guard(&db, &[&key[..], &column].concat()).await;
-    let insert = "INSERT INTO visits VALUES (7, '2027-06-01 23:59')";
+    let insert = "INSERT INTO visits VALUES (6, '2027-06-01 23:59')";
     assert!(is_refused(with(&mut conn, &[THERE], insert).await));
     assert!(!is_refused(with(&mut conn, &[HERE], insert).await));
 }
