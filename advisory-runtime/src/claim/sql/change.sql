@@ -1,4 +1,5 @@
--- Renews a claim, or ends it in a transaction. Waits for a locked row, and checks only then whether the claim has expired.
+-- Renews a claim, or ends it in a transaction. Waits for a locked row, and checks only after the
+-- wait whether the claim has expired.
 UPDATE {table}
 SET {set}{changes}
 WHERE ({key}) = (SELECT {key} FROM {table} WHERE ({key}) = (:key) AND {by} = {holder} FOR NO KEY UPDATE)

@@ -1,4 +1,5 @@
--- Claims the rows that `rows` locks, but at most one with an expired claim, because that row may kill its process.
+-- Claims the rows that `rows` locks, but at most one with an expired claim, because that row may
+-- kill its process.
 WITH advisory_claim AS MATERIALIZED (
     SELECT advisory_row.*, row_number() OVER () AS nth FROM ({rows}) AS advisory_row
 )

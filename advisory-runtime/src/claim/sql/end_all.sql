@@ -1,5 +1,6 @@
--- Ends claims, without waiting for locked rows if there are several. Returns the numbers of those that were held and not locked, or the id of the caller's transaction. A row
--- that a trigger removes from the table counts as ended.
+-- Ends claims. It does not wait for locked rows if there are several claims. Returns the numbers of
+-- the claims that were held and whose rows were not locked, or the id of the caller's transaction.
+-- A row that a trigger removes from the table counts as ended.
 WITH asked AS MATERIALIZED (
     SELECT * FROM ROWS FROM (:keys, unnest(:holders){values}) WITH ORDINALITY AS asked ({asked_columns}, holder{value_columns}, nth)
 ),

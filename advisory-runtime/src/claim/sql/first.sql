@@ -1,5 +1,5 @@
--- Locks the first rows that can be claimed, and skips locked ones. The limit is a literal: for a parameter, a generic plan
--- would expect a tenth of the table.
+-- Locks the first rows that can be claimed, and skips locked ones. The limit is a literal, because
+-- for a parameter a generic plan would expect a tenth of the table.
 SELECT {selected}
 FROM {table}
 WHERE {is_claimable}{from}{conditions}

@@ -1,3 +1,3 @@
--- Locks no more rows than asked for: the server locks each as it is fetched. The literal in `first` tells the planner that
--- they are few; for a parameter it would expect more.
+-- Locks no more rows than :limit, because the server locks each row as it is fetched. The literal
+-- limit in `first.sql` tells the planner that there are few; with a parameter it would expect more.
 SELECT advisory_first.* FROM ({first}) AS advisory_first LIMIT CAST(:limit AS int8)

@@ -1,5 +1,5 @@
--- Renews claims without waiting for locked rows. Returns for each its number, the time that it lasts if it was renewed, and otherwise
--- whether it was held at the last commit.
+-- Renews claims without waiting for locked rows. Returns the number of each claim and, if it was
+-- renewed, the time that it lasts; otherwise, whether it was held at the last commit.
 WITH asked AS MATERIALIZED (
     SELECT * FROM ROWS FROM (:keys, unnest(:holders)) WITH ORDINALITY AS asked ({asked_columns}, holder, nth)
 ),

@@ -1,7 +1,9 @@
--- Locks the values of the first rows that can be claimed, at most {width}: none of :passed_over, and none at its limit.
+-- Locks the values of the first rows that can be claimed, at most {width}. Leaves out the values in
+-- :passed_over and those at their limits.
 --
--- Reads the first {reach} rows. If there are more, and these have too few values, reads the first rows of {far} values, in a
--- circle that begins at a random :start, because the rows of one value may precede all others.
+-- Reads the first {reach} rows. If there are more, and these have too few values, also reads the
+-- first rows of {far} values, in a circle that begins at a random :start, because the rows of one
+-- value may precede all others.
 WITH RECURSIVE advisory_row AS MATERIALIZED (
     SELECT {value} AS value FROM {table} WHERE {is_claimable}{conditions} ORDER BY {order} LIMIT {reach}
 ),
@@ -15,7 +17,8 @@ advisory_near AS MATERIALIZED (
 advisory_locked_near AS MATERIALIZED (
     SELECT advisory_value.value
     FROM advisory_near AS advisory_value
-    -- Without the `CASE` the server would call the function first, because it is cheaper than the count.
+    -- Without the `CASE`, the server would call the function first, because it is cheaper than the
+    -- count.
     WHERE CASE WHEN {has_room} THEN pg_try_advisory_xact_lock({lock_key}) END
     LIMIT {width}
 ),

@@ -1,4 +1,5 @@
--- The answer of a reservation: the locked values, whether the transaction's snapshot may be too old to count, and the time of the wait.
+-- The answer of a reservation: the locked values, whether the transaction's snapshot may be too old
+-- to count rows, and the time that it waited.
 set_config(
     'advisory.claim',
     CASE

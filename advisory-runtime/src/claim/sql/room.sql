@@ -1,7 +1,8 @@
 -- The number of rows of each locked value that may be claimed.
 --
--- A statement that began before the expiry of a claim may renew it at this moment. The row is then locked, or no longer expired once
--- it can be locked, and it counts as running. A row that is locked here can no longer be renewed.
+-- An expired claim may be renewed at this moment, by a statement that began before its expiry. Then
+-- its row is locked, or is no longer expired once it can be locked here, and it counts as running.
+-- Once the row is locked here, its claim can no longer be renewed.
 SELECT
     advisory_value.value,
     ({value_limit} - (SELECT count(*) FROM {table} WHERE {is_claimed} AND {until} IS NOT NULL))

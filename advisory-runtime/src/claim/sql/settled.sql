@@ -1,4 +1,5 @@
--- Looks up the outcome of transactions that ended claims, without waiting for them, and the holder of each row.
+-- Looks up, without waiting, the outcome of transactions that ended claims, and the holder of each
+-- row.
 SELECT
     asked.nth,
     {outcome},

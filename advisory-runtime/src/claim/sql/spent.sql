@@ -1,4 +1,5 @@
--- Ends rows that have no attempt left: those of the given keys, and the others among the first rows that can be claimed.
+-- Ends rows that have no attempt left: those of the given keys, and others that are among the first
+-- rows that can be claimed.
 WITH advisory_first AS MATERIALIZED (
     SELECT {key} FROM {table} WHERE {is_claimable}{from}{conditions} ORDER BY {order} LIMIT {limit}
 ),

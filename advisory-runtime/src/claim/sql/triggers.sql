@@ -1,4 +1,5 @@
--- Returns true if a trigger can remove a changed row from the table or keep it as it was: the server then counts no change.
+-- Returns true if a trigger can remove a changed row from the table or undo its change. The server
+-- does not count such a change.
 SELECT EXISTS (
     SELECT
     FROM pg_trigger AS t

@@ -1,8 +1,14 @@
--- Grants a free key: inserts its row, or changes the one that has expired. A try for a key that is held writes nothing.
+-- Grants a free key: inserts its row, or changes the one that has expired. If the key is held, it
+-- writes nothing.
 --
--- The answer is a token, the time left, and the session's `lock_timeout`. A token with 0 is that of a new grant, with a time above
--- zero that of an earlier try. With -1 nothing was granted, because the sequence is behind this number; with -2, because the row is
--- locked or was removed. Without a token the key is held for this time, or kept if that is below zero.
+-- The answer is a token, a time, and the session's `lock_timeout`:
+--
+-- - A token and 0: the key was granted.
+-- - A token and a time above 0: an earlier try of this acquisition was granted the key, for this
+--   time.
+-- - A token and -1: not granted, because the sequence is behind this number.
+-- - A token and -2: not granted, because the row is locked or was removed.
+-- - No token: the key is held for this time, or kept if the time is below 0.
 WITH free AS MATERIALIZED (
     SELECT drawn.*, {is_current} AS is_current
     FROM (

@@ -1,4 +1,5 @@
--- Changes the row of a grant. It is locked first, because an `UPDATE` computes its values before it waits for the row.
+-- Changes the row of a grant. It locks the row first, because an `UPDATE` computes its values
+-- before it waits for the row.
 WITH own AS MATERIALIZED (
     SELECT key_hash, expires_at AS until FROM {table} WHERE {is_ours} AND {is_valid} FOR NO KEY UPDATE
 )

@@ -1,5 +1,6 @@
--- Grants a key whose row was locked or removed while it was acquired. It waits for the transaction that removes the row, but not for
--- one that locks it: then the key is held. The answer is like that of `acquire.sql`.
+-- Grants a key whose row was locked or removed while it was acquired. It waits for a transaction
+-- that removes the row. If another one has locked the row, it does not wait, because the key is
+-- held. The answer is like that of `acquire.sql`.
 WITH free AS MATERIALIZED (
     SELECT drawn.*, {is_current} AS is_current
     FROM (

@@ -1,6 +1,7 @@
--- Asks why a statement failed: `true` if the table does not exist, `false` if the role lacks a right that a grant needs (`:rights` is
--- at least 1) or that moving the sequence needs (2). It reads the catalog, since `to_regclass` fails if the role may not use the
--- schema.
+-- Finds out why a statement failed. Returns `true` if the table does not exist, and `false` if the
+-- role lacks a right: one that a grant needs (:rights is at least 1), or that moving the sequence
+-- needs (:rights is 2). It reads the catalog, because `to_regclass` fails if the role may not use
+-- the schema.
 SELECT
     CASE
         WHEN t.oid IS NULL THEN true

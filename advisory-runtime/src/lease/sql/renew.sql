@@ -1,5 +1,6 @@
--- Renews leases without waiting for locked rows. For each its number, whether it was renewed, and otherwise whether it was held by
--- the last commit. Another holder's row has another token. A lease is never shortened.
+-- Renews leases without waiting for locked rows. Returns the number of each lease, whether it was
+-- renewed, and if not, whether it was held at the last commit. Another holder's row has another
+-- token. A lease is never shortened.
 WITH asked AS MATERIALIZED (
     SELECT * FROM ROWS FROM (unnest(:keys), unnest(:grants), unnest(:tokens), unnest(:ttls)) WITH ORDINALITY
         AS asked (key_hash, grant_id, token, ttl, nth)

@@ -1,5 +1,5 @@
--- How transactions have ended that marked keys as done, without waiting for them, and whether the row is the grant's and kept, NULL if
--- it is not the grant's.
+-- Looks up, without waiting, the outcome of transactions that marked keys as done, and whether the
+-- row of each is kept; NULL if the row is another grant's.
 SELECT
     asked.nth,
     {outcome},

@@ -1,5 +1,5 @@
--- Removes expired rows, but for those whose token the sequence has not reached: they show that it is behind. It skips locked rows,
--- and does not wait for the disk.
+-- Removes expired rows, except those whose token the sequence has not reached, because they show
+-- that the sequence is behind. It skips locked rows, and does not wait for the disk.
 DELETE FROM {table}
 WHERE ctid = ANY (ARRAY(
         SELECT ctid

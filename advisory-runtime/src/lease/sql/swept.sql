@@ -1,7 +1,7 @@
 ,
--- Removes those of 128 rows from a random place of the index that have expired, once in sixteen insertions: if every key is used
--- once, expired rows settle at a seventh of the others. A row with a larger token than the number drawn stays, because it shows that
--- the sequence is behind.
+-- Once in sixteen insertions, reads 128 rows at a random place of the index, and removes those that
+-- have expired. If every key is used once, there is then one expired row for seven others. A row
+-- whose token is larger than the number drawn stays, because it shows that the sequence is behind.
 swept AS (
     DELETE FROM {table}
     WHERE ctid = ANY (ARRAY(

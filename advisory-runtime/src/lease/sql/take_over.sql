@@ -1,5 +1,6 @@
--- Takes over the row with this token, whether it has expired or not. The row is locked first, which waits for the transaction of a
--- fenced write: a renewal's lock would not. The answer is like that of `acquire.sql`, and empty if there is no such row.
+-- Takes over the row with this token, whether it has expired or not. It locks the row first, so it
+-- waits for the transaction of a fenced write; the lock of a renewal would not. The answer is like
+-- that of `acquire.sql`, and empty if there is no such row.
 WITH own AS MATERIALIZED (
     SELECT token FROM {table} WHERE key_hash = :key AND token = :seen AND NOT is_kept FOR UPDATE
 ),

@@ -1,4 +1,5 @@
--- What is held or kept and has a text in its holder or its label, or is among these patterns or keys. The clock is read once.
+-- Leases that are held or kept, with a text in their holder or label, or with one of these patterns
+-- or keys. The clock is read once.
 expires_at > (SELECT clock_timestamp())
 AND (
     :text IS NULL
