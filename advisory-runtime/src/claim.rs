@@ -109,7 +109,7 @@ pub(crate) use {
     count::counts_on,
     end::send::end_one,
     renew::renew_or_lose,
-    worker::{Asked, Claiming, Settings, Source, Taken, joined, run as run_worker},
+    worker::{ClaimAnswer, ClaimArgs, ClaimFn, Settings, Source, joined, run as run_worker},
 };
 
 pub use advisory_derive::Claim;

@@ -19,12 +19,15 @@ type Statement = Box<dyn FnOnce(&mut PgConnection) + Send>;
 pub(super) struct OnThread(mpsc::Sender<Statement>);
 
 impl OnThread {
-    /// Gets a connection of the pool; with `is_fresh` a new one outside of it, if the pool opens one.
-    /// If the caller has stopped waiting, the connection returns to the pool at once.
-    pub(super) async fn connect(pool: Arc<dyn AnyPool>, is_fresh: bool) -> Result<Self, PoolError> {
+    /// Gets a connection of the pool. If `opens_connection`, opens one outside the pool instead, if
+    /// the pool can. If the caller has stopped waiting, the connection returns to the pool at once.
+    pub(super) async fn connect(
+        pool: Arc<dyn AnyPool>,
+        opens_connection: bool,
+    ) -> Result<Self, PoolError> {
         let (connected, connection) = oneshot::channel();
         start(move || {
-            if is_fresh && let Ok(mut conn) = pool.any_dedicated() {
+            if opens_connection && let Ok(mut conn) = pool.any_dedicated() {
                 return serve(&mut conn, connected);
             }
             pool.serve(connected);

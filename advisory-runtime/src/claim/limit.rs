@@ -61,8 +61,11 @@ pub(super) async fn take<T: Claim, D: Queries>(
     limit: u32,
     wanted: Wanted<'_>,
 ) -> Result<(Vec<Claimed<T>>, bool), Error> {
-    let is_fresh = wanted.is_fresh;
-    let form = Form::NextOfReserved { limit, is_fresh };
+    let skips_expired = wanted.skips_expired;
+    let form = Form::NextOfReserved {
+        limit,
+        skips_expired,
+    };
     let claim = Statement::of::<T>(form).claim::<T>(worker, false, wanted);
     let mut passed_over = NONE.to_owned();
     let mut backoff = Backoff::between(Duration::from_millis(1), Duration::from_millis(128));
@@ -78,7 +81,7 @@ pub(super) async fn take<T: Claim, D: Queries>(
         let form = Form::Reserve {
             width,
             reach,
-            is_fresh,
+            skips_expired,
         };
         let reserve = Statement::of::<T>(form)
             .with("passed_over", Value::Text(passed_over.clone().into()))

@@ -95,7 +95,7 @@ impl<'w, T: Claim, Kind> Next<'w, T, Kind> {
             conditions: &self.conditions,
             changes: &self.changes,
             position: None,
-            is_fresh: false,
+            skips_expired: false,
         }
     }
 

@@ -270,8 +270,8 @@ impl<R: Reach> Rows<AnyClaim> for ClaimRows<R> {
     }
 }
 
-/// The number of a claim, from 1, the time that it lasts if it was renewed, and otherwise whether it
-/// was held at the last commit.
+/// The number of a claim, from 1, the time that it lasts if it was renewed, and otherwise whether
+/// it was held at the last commit.
 type RenewColumns = (BigInt, Nullable<Interval>, Bool);
 
 /// Renews claims by one statement, without waiting for a locked row. One answer for each, in their

@@ -26,9 +26,10 @@ use std::fmt::Display;
 /// has locked, and tries it again until the claim expires.
 ///
 /// At the end the statement of [`complete`](super::complete), [`fail`](super::fail) or
-/// [`release`](super::release), on a connection of the pool. If the pool gives no connection, or the
-/// connection is lost, the end is tried again until the claim's deadline. If the server refuses it for a reason
-/// that may be temporary, such as a `lock_timeout`, the end is tried again for ten seconds.
+/// [`release`](super::release), on a connection of the pool. If the pool gives no connection, or
+/// the connection is lost, the end is tried again until the claim's deadline. If the server refuses
+/// it for a reason that may be temporary, such as a `lock_timeout`, the end is tried again for ten
+/// seconds.
 ///
 /// If the pool is exhausted or its connections do not answer, the renewals of all rows of this pool
 /// and table share one connection outside the pool, and the ends another one. After a panic the
@@ -101,7 +102,10 @@ where
 /// # mod jobs {
 /// # use advisory_runtime::{Pool as _, claim::{self, Claim, Claimed, Error}};
 /// # use diesel_async::{AsyncConnection, AsyncPgConnection, pooled_connection::bb8::Pool};
-/// async fn export<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
+/// async fn export<Job: Claim>(
+///     pool: &Pool<AsyncPgConnection>,
+///     job: &Claimed<Job>,
+/// ) -> Result<(), Error> {
 ///     claim::renew_while(pool, job, async {
 ///         // … slow work outside of a transaction, and then:
 ///         let mut conn = pool.connection().await?;

@@ -30,7 +30,8 @@ const LONGEST_NAME: usize = 63;
 /// For `#[claim(order = "priority desc")]` and a table with `completed_at`:
 ///
 /// ```sql
-/// CREATE INDEX IF NOT EXISTS "sync_jobs_claim_1a0252c5" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
+/// CREATE INDEX IF NOT EXISTS "sync_jobs_claim_1a0252c5"
+///     ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
 /// ```
 #[must_use]
 pub fn indexes<T: Claim>() -> Vec<String> {
@@ -102,7 +103,7 @@ const COLUMNS: [(&str, &str); 7] = [
 /// use advisory_runtime::claim::Schema;
 ///
 /// let up = Schema::of("shop.mail").per("tenant_id").up();
-/// assert!(up.starts_with("ALTER TABLE \"shop\".\"mail\"\n    ADD COLUMN IF NOT EXISTS \"run_at\""));
+/// assert!(up.starts_with("ALTER TABLE \"shop\".\"mail\"\n    ADD COLUMN IF NOT EXISTS"));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Schema {

@@ -41,9 +41,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) changes: &'a [Fragment<'a>],
     /// The position in the order at which the claim begins.
     pub(crate) position: Option<&'a str>,
-    /// Passes over rows with an expired claim. This process already runs such a row, which may kill
-    /// it.
-    pub(crate) is_fresh: bool,
+    /// Skips rows with an expired claim, because this process already runs such a row, which may
+    /// kill it.
+    pub(crate) skips_expired: bool,
 }
 
 pub(super) fn quoted(name: &str) -> String {

@@ -30,8 +30,8 @@ pub trait Claim: Sized + Send + Sync + 'static {
         + QuerySource<FromClause: QueryFragment<Pg> + Send + Sync>
         + Default
         + 'static;
-    /// The key's columns, which are unique together and never NULL: [`One`](super::One) column, or a
-    /// tuple of them.
+    /// The key's columns, which are unique together and never NULL: [`One`](super::One) column, or
+    /// a tuple of them.
     type Key: KeyColumns<Self::Table> + 'static;
     /// The values of the key in this row.
     type KeyValue<'a>: RowKey<Self::Key> + Send;

@@ -2,13 +2,13 @@
 //! stops gracefully.
 
 mod feed;
+mod held_rows;
 mod job;
 #[cfg(feature = "diesel-async")]
 mod listen;
-mod room;
+mod position;
 mod shared;
 mod source;
-mod start;
 
 use super::observers::observers;
 use super::optional_column::MaybeRunAt;
@@ -24,14 +24,14 @@ use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use futures_util::stream::{FuturesUnordered, Stream as _};
+use position::SLOW;
+pub(crate) use position::{ClaimAnswer, ClaimArgs};
 use shared::Shared;
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
 #[cfg(feature = "postgres")]
-pub(crate) use source::Claiming;
+pub(crate) use source::ClaimFn;
 pub(crate) use source::Source;
-use start::SLOW;
-pub(crate) use start::{Asked, Taken};
 use std::fmt::Display;
 use std::future::{pending, poll_fn};
 use std::panic::resume_unwind;
@@ -392,17 +392,17 @@ impl<T: Claim> Settings<'_, T> {
     pub(crate) async fn take<D: Queries>(
         &self,
         conn: &mut D,
-        asked: &Asked,
-    ) -> Result<Taken<T>, Error> {
+        args: &ClaimArgs,
+    ) -> Result<ClaimAnswer<T>, Error> {
         let wanted = Wanted {
             key: None,
             conditions: &self.conditions,
             changes: &self.changes,
-            position: asked.position.as_deref(),
-            is_fresh: asked.is_fresh,
+            position: args.position.as_deref(),
+            skips_expired: args.skips_expired,
         };
         let sent = Instant::now();
-        let taken = take(conn, &self.name, asked.limit, wanted).await;
+        let taken = take(conn, &self.name, args.limit, wanted).await;
         if let Err(Error::Database(error)) = &taken
             && may_stick(error)
         {
@@ -410,12 +410,12 @@ impl<T: Claim> Settings<'_, T> {
         }
         let (claimed, may_be_more) = taken?;
         let is_slow = sent.elapsed() >= SLOW;
-        let is_asked = asked.asks_position && is_slow && may_be_more;
-        let position = match claimed.last().filter(|_| is_asked) {
+        let reads_position = args.reads_position && is_slow && may_be_more;
+        let position = match claimed.last().filter(|_| reads_position) {
             Some(last) => position_of(conn, last).await.ok().flatten(),
             None => None,
         };
-        Ok(Taken {
+        Ok(ClaimAnswer {
             claimed,
             position,
             is_slow,

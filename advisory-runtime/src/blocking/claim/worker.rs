@@ -5,8 +5,8 @@ use crate::blocking::Pool;
 use crate::blocking::reach::{OnThread, Threaded};
 use crate::claim::rows::{KeptJob, keep_all};
 use crate::claim::{
-    Asked, Claim, Claimed, Claiming, End, Error, Settings, Source, Taken, Worker, end_one, joined,
-    run_worker,
+    Claim, ClaimAnswer, ClaimArgs, ClaimFn, Claimed, End, Error, Settings, Source, Worker, end_one,
+    joined, run_worker,
 };
 use crate::driver::block_on;
 use std::fmt::Display;
@@ -108,10 +108,10 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSour
         keep_all(&self.pool, number, Threaded::new, claimed)
     }
 
-    async fn connection(&self, is_fresh: bool) -> Result<Claiming<'_, T>, PoolError> {
-        let conn = OnThread::connect(Arc::new(self.pool.clone()), is_fresh).await?;
+    async fn connection(&self, opens_connection: bool) -> Result<ClaimFn<'_, T>, PoolError> {
+        let conn = OnThread::connect(Arc::new(self.pool.clone()), opens_connection).await?;
         let settings = Arc::clone(&self.settings);
-        Ok(Box::new(|asked| Box::pin(claim(conn, settings, asked))))
+        Ok(Box::new(|args| Box::pin(claim(conn, settings, args))))
     }
 
     async fn listen(&self, _: &Arc<Notify>) {}
@@ -120,17 +120,17 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSour
 async fn claim<T: Claim>(
     conn: OnThread,
     settings: Arc<Settings<'static, T>>,
-    asked: Asked,
-) -> Result<Taken<T>, Error> {
-    let (reply, taken) = oneshot::channel();
+    args: ClaimArgs,
+) -> Result<ClaimAnswer<T>, Error> {
+    let (reply, answer) = oneshot::channel();
     conn.send(move |conn| {
-        let taken = block_on(settings.take(conn, &asked));
+        let answer = block_on(settings.take(conn, &args));
         // The worker has stopped, or has not waited for so long.
-        if let Err(Ok(late)) = reply.send(taken) {
+        if let Err(Ok(late)) = reply.send(answer) {
             for job in &late.claimed {
                 drop(block_on(end_one(conn, job, End::Release, "", &[])));
             }
         }
     });
-    taken.await.map_err(PoolError::new)?
+    answer.await.map_err(PoolError::new)?
 }

@@ -1,5 +1,5 @@
-//! The statements of claims: the text of each, made once in a process, because making it takes longer
-//! than sending it.
+//! The statements of claims: the text of each, made once in a process, because making it takes
+//! longer than sending it.
 
 use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
 use super::row_type::RowType;
@@ -20,7 +20,7 @@ pub(in crate::claim) enum Form {
     Next {
         /// The most rows that it can claim.
         most: u32,
-        is_fresh: bool,
+        skips_expired: bool,
         has_position: bool,
     },
     /// Claims the row of a key.
@@ -53,10 +53,10 @@ pub(in crate::claim) enum Form {
     Reserve {
         width: u32,
         reach: u32,
-        is_fresh: bool,
+        skips_expired: bool,
     },
     /// Claims the first rows of the locked values, as many as their limits allow.
-    NextOfReserved { limit: u32, is_fresh: bool },
+    NextOfReserved { limit: u32, skips_expired: bool },
     /// Locks the value of the row with a key, and waits for the lock.
     ReserveKey,
     /// Claims the row with a key, if its value is locked and below its limit.
@@ -98,7 +98,7 @@ impl Form {
         let most = most.unwrap_or(u32::MAX);
         Self::Next {
             most,
-            is_fresh: wanted.is_fresh,
+            skips_expired: wanted.skips_expired,
             has_position: wanted.position.is_some(),
         }
     }
@@ -124,11 +124,11 @@ impl Form {
             }
             Self::Next {
                 most,
-                is_fresh,
+                skips_expired,
                 has_position,
             } => {
                 fragments.begin_at_position(has_position);
-                fragments.select(Claimable::first(is_fresh), "{columns}", most);
+                fragments.select(Claimable::first(skips_expired), "{columns}", most);
                 fragments.add("first", include_str!("first.sql"));
                 return fragments.claim_many(include_str!("first_of_many.sql"));
             }
@@ -190,14 +190,17 @@ impl Form {
             Self::Reserve {
                 width,
                 reach,
-                is_fresh,
+                skips_expired,
             } => {
-                fragments.add_limit(Claimable::first(is_fresh));
+                fragments.add_limit(Claimable::first(skips_expired));
                 fragments.add_reserve(width, reach);
                 include_str!("reserve.sql")
             }
-            Self::NextOfReserved { limit, is_fresh } => {
-                fragments.add_limit(Claimable::first(is_fresh));
+            Self::NextOfReserved {
+                limit,
+                skips_expired,
+            } => {
+                fragments.add_limit(Claimable::first(skips_expired));
                 fragments.add("limit", limit.to_string());
                 return fragments.claim_many(include_str!("first_of_reserved.sql"));
             }

@@ -220,14 +220,18 @@ pub(super) enum Claimable {
     /// Rows that are due, without a claim or with one that expired at least a backoff ago.
     Due,
     /// Rows that are due, without a claim.
-    Fresh,
+    Unclaimed,
     /// The row with a key, even before it is due.
     ByKey,
 }
 
 impl Claimable {
-    pub(super) const fn first(is_fresh: bool) -> Self {
-        if is_fresh { Self::Fresh } else { Self::Due }
+    pub(super) const fn first(skips_expired: bool) -> Self {
+        if skips_expired {
+            Self::Unclaimed
+        } else {
+            Self::Due
+        }
     }
 }
 
@@ -239,9 +243,9 @@ impl Fragments<'_> {
         self.add("limit", limit.to_string());
     }
 
-    /// Leaves out the rows before `:position`. Rows that were ended stay in the index until a vacuum,
-    /// and every claim passes over them. There are many if a long transaction prevents the vacuum. A
-    /// worker therefore begins where its last claim ended.
+    /// Leaves out the rows before `:position`. Rows that were ended stay in the index until a
+    /// vacuum, and every claim passes over them. There are many if a long transaction prevents the
+    /// vacuum. A worker therefore begins where its last claim ended.
     pub(super) fn begin_at_position(&mut self, has_position: bool) {
         if has_position {
             let row = self.row;
@@ -277,7 +281,7 @@ impl Fragments<'_> {
     pub(super) fn is_claimable(&self, which: Claimable) -> String {
         let mut conditions: Vec<_> = self.row.pending().collect();
         conditions.push(match which {
-            Claimable::Fresh => "{until} IS NULL",
+            Claimable::Unclaimed => "{until} IS NULL",
             Claimable::Due if self.row.run_at.is_some() => {
                 "({until} IS NULL OR ({until} <= {clock} \
                  AND ({is_spent} OR ({until} + {backoff_of_expired}) <= {clock})))"

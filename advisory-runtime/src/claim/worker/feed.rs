@@ -1,9 +1,10 @@
 //! Claims as many rows as the worker has room for, waits if there are none, and releases rows that
 //! have waited too long for a slot.
 
-use super::room::Suspect;
+use super::held_rows::ExpiredRowPermit;
+use super::position::{ClaimAnswer, ClaimArgs, StartPosition};
 use super::shared::{Shared, Waiting};
-use super::start::Start;
+use super::source::ClaimFn;
 use super::{Settings, Source, Stop};
 use crate::PoolError;
 use crate::claim::optional_column::MaybePer;
@@ -23,104 +24,245 @@ use tokio::time::{Instant, sleep_until, timeout};
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(100), Duration::from_secs(10));
 /// The shortest and the longest timeout of a connection and of a claim, which waits for no row. It
 /// doubles after each claim without an answer.
-const ANSWER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
+const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
 /// The longest time that a row waits for a slot.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Claims until `stop` is ready.
+/// Claims until `stop` is ready. Each round waits until rows are wanted, checks out a connection,
+/// sends a claim, records its answer, and then waits for as long as the answer says.
 pub(super) async fn feed<T: Claim, S: Source<T>>(
     source: &S,
     settings: &Settings<'_, T>,
     mut stop: Stop<'_>,
     shared: &Shared<T>,
 ) -> Result<(), Error> {
-    let (mut is_first, mut backoff) = (true, BACKOFF);
-    let (mut is_fresh, mut answer) = (false, ANSWER[0]);
-    let (mut refused, mut is_reached) = (None, true);
-    let mut start = Start::new::<T>(settings.poll);
+    let mut feed = Feed::new(source, settings, shared);
     loop {
-        let Some(limit) = unless(stop.as_mut(), until_room(settings, shared)).await else {
+        let Some(limit) = unless(stop.as_mut(), until_wanted(settings, shared)).await else {
             return Ok(());
         };
         // A stop cancels the wait for a connection. A claim that is sent gets some seconds more.
-        let conn = timeout(answer, source.connection(is_fresh));
-        let conn = match unless(stop.as_mut(), conn).await {
-            None => return Ok(()),
-            Some(Ok(conn)) => conn.map_err(Error::Pool),
-            Some(Err(late)) => Err(Error::Pool(PoolError::new(late))),
+        let Some(claim_fn) = unless(stop.as_mut(), feed.check_out()).await else {
+            return Ok(());
         };
-        let is_alone = shared.room.held() == 0;
-        let suspect = Suspect::try_new::<T>();
-        let passes_over = suspect.is_none();
-        let asked = start.ask(limit, passes_over);
-        let taken = match conn {
-            Ok(conn) => {
-                let claim = timeout(answer, conn(asked.clone()));
-                match shared.unless_stopped(claim).await {
-                    Some(Ok(taken)) => taken,
-                    _ => Err(Error::Pool(PoolError::new("the server did not answer"))),
-                }
-            }
-            Err(error) => Err(error),
-        };
-        // With a limit for each value, the next claim finds nothing until a row ends.
-        let is_rest = T::Per::COLUMN.is_some() && matches!(&taken, Ok(taken) if !taken.may_be_more);
-        let taken = start.record(&asked, taken);
-        let taken = taken.and_then(|claimed| wait(source, settings, claimed, suspect, shared));
-        // The pool's other connections may be lost too, or refuse the statement too.
-        is_fresh = matches!(&taken, Err(Error::Pool(_) | Error::Database(_))) && !is_fresh;
-        answer = match &taken {
-            Err(Error::Pool(_)) => (answer * 2).min(ANSWER[1]),
-            _ => ANSWER[0],
-        };
+        let request = feed.request(limit);
+        let answer = feed.send(claim_fn, &request).await;
+        let next = feed.record(request, answer);
         // Rows that arrive after the stop are released.
         let is_stopped = poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready()));
         let is_stopped = is_stopped.await;
-        if is_stopped && taken.is_ok() {
-            return Ok(());
-        }
-        match taken {
-            Ok(has_come) => {
-                if !std::mem::replace(&mut is_reached, true) {
-                    settings.tell(Event::Reconnected);
+        match next {
+            Ok(_) if is_stopped => return Ok(()),
+            Ok(next) => {
+                feed.report_success();
+                match next {
+                    Next::Claim => continue,
+                    Next::Wait => {}
+                    Next::Return => return Ok(()),
                 }
-                (is_first, backoff) = (false, BACKOFF);
-                if (has_come && !is_rest) || asked.position.is_some() {
-                    continue;
-                }
-                if !has_come && settings.is_until_empty && is_alone && !passes_over {
+                let woken = until_woken(settings, shared);
+                if unless(stop.as_mut(), woken).await.is_none() {
                     return Ok(());
                 }
-            }
-            Err(Error::Database(error)) if is_first && is_final(&error, &mut refused) => {
-                return Err(Error::Database(error));
             }
             Err(error) => {
-                settings.tell(match &error {
-                    Error::Pool(_) => Event::NoConnection(&error),
-                    _ => Event::Refused(&error),
-                });
-                is_reached = false;
-                let over = sleep_until(Instant::now() + backoff.pause());
-                if is_stopped || unless(stop.as_mut(), over).await.is_none() {
+                let pause = feed.report_failure(error)?;
+                let backoff_ended = sleep_until(Instant::now() + pause);
+                if is_stopped || unless(stop.as_mut(), backoff_ended).await.is_none() {
                     return Ok(());
                 }
-                continue;
             }
-        }
-        if unless(stop.as_mut(), until_woken(settings, shared))
-            .await
-            .is_none()
-        {
-            return Ok(());
         }
     }
 }
 
+/// The source of claims, and what the next claim depends on.
+struct Feed<'f, 'w, T: Claim, S> {
+    source: &'f S,
+    settings: &'f Settings<'w, T>,
+    shared: &'f Shared<T>,
+    position: StartPosition,
+    /// Opens a connection outside the pool for the next claim.
+    opens_connection: bool,
+    /// The timeout of the next connection and of the next claim.
+    timeout: Duration,
+    backoff: Backoff,
+    /// `true` once a claim has succeeded. Before that, a mistake in the statement is an error.
+    has_succeeded: bool,
+    /// `true` if the last claim failed.
+    has_failed: bool,
+    /// The time of the first refusal that may pass.
+    refused_since: Option<Instant>,
+}
+
+/// A claim to send.
+struct Request {
+    args: ClaimArgs,
+    /// `None` if this process runs a row with an expired claim.
+    permit: Option<ExpiredRowPermit>,
+    /// `true` if the worker holds no row.
+    is_idle: bool,
+}
+
+/// What follows a claim that succeeded.
+enum Next {
+    /// The next claim, at once.
+    Claim,
+    /// The next claim, when there may be new rows.
+    Wait,
+    /// The end of the worker, because no row can be claimed.
+    Return,
+}
+
+impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
+    fn new(source: &'f S, settings: &'f Settings<'w, T>, shared: &'f Shared<T>) -> Self {
+        Self {
+            source,
+            settings,
+            shared,
+            position: StartPosition::new::<T>(settings.poll),
+            opens_connection: false,
+            timeout: TIMEOUTS[0],
+            backoff: BACKOFF,
+            has_succeeded: false,
+            has_failed: false,
+            refused_since: None,
+        }
+    }
+
+    async fn check_out(&self) -> Result<ClaimFn<'f, T>, Error> {
+        let conn = self.source.connection(self.opens_connection);
+        match timeout(self.timeout, conn).await {
+            Ok(conn) => conn.map_err(Error::Pool),
+            Err(late) => Err(Error::Pool(PoolError::new(late))),
+        }
+    }
+
+    fn request(&mut self, limit: u32) -> Request {
+        let is_idle = self.shared.held_rows.count() == 0;
+        let permit = ExpiredRowPermit::try_new::<T>();
+        let args = self.position.claim_args(limit, permit.is_none());
+        Request {
+            args,
+            permit,
+            is_idle,
+        }
+    }
+
+    async fn send(
+        &self,
+        claim_fn: Result<ClaimFn<'f, T>, Error>,
+        request: &Request,
+    ) -> Result<ClaimAnswer<T>, Error> {
+        let claim = timeout(self.timeout, claim_fn?(request.args.clone()));
+        match self.shared.unless_stopped(claim).await {
+            Some(Ok(answer)) => answer,
+            _ => Err(Error::Pool(PoolError::new("the server did not answer"))),
+        }
+    }
+
+    /// Adds the claimed rows to those that wait for a slot, and decides how the next claim is sent.
+    fn record(
+        &mut self,
+        request: Request,
+        answer: Result<ClaimAnswer<T>, Error>,
+    ) -> Result<Next, Error> {
+        let Request {
+            args,
+            permit,
+            is_idle,
+        } = request;
+        // With a limit for each value, the next claim finds nothing until a row ends.
+        let is_rest =
+            T::Per::COLUMN.is_some() && matches!(&answer, Ok(answer) if !answer.may_be_more);
+        let claimed = self.position.record(&args, answer);
+        let enqueued = claimed.and_then(|claimed| self.enqueue(claimed, permit));
+        // The pool's other connections may be lost too, or refuse the statement too.
+        self.opens_connection =
+            matches!(&enqueued, Err(Error::Pool(_) | Error::Database(_))) && !self.opens_connection;
+        self.timeout = match &enqueued {
+            Err(Error::Pool(_)) => (self.timeout * 2).min(TIMEOUTS[1]),
+            _ => TIMEOUTS[0],
+        };
+        let has_rows = enqueued?;
+        Ok(if (has_rows && !is_rest) || args.position.is_some() {
+            Next::Claim
+        } else if !has_rows && self.settings.is_until_empty && is_idle && !args.skips_expired {
+            Next::Return
+        } else {
+            Next::Wait
+        })
+    }
+
+    /// Adds claimed rows to those that wait for a slot, and has the keeper renew them. Returns
+    /// `true` if there were any.
+    fn enqueue(
+        &self,
+        claimed: Vec<Claimed<T>>,
+        mut permit: Option<ExpiredRowPermit>,
+    ) -> Result<bool, Error> {
+        if claimed.is_empty() {
+            return Ok(false);
+        }
+        for claimed in &claimed {
+            if let Some(observer) = &self.settings.observer {
+                claimed.set_observer(observer);
+            }
+            self.settings.tell(Event::Acquired(claimed));
+        }
+        let kept = self.source.keep(self.shared.pool, &claimed)?;
+        let since = Instant::now();
+        let mut last = None;
+        let mut waiting = self.shared.waiting();
+        for (claimed, kept) in claimed.into_iter().zip(kept) {
+            // A row that had an expired claim begins after all others.
+            let had_expired = claimed.has_expired_before() && last.is_none();
+            let held_row = self.shared.held_rows.add(permit.take_if(|_| had_expired));
+            let row = Waiting {
+                claimed,
+                kept: ReleaseOnDrop::new(kept, held_row),
+                since,
+            };
+            if had_expired {
+                last = Some(row);
+            } else {
+                waiting.push_back(row);
+            }
+        }
+        waiting.extend(last);
+        drop(waiting);
+        self.shared.has_come.notify_one();
+        Ok(true)
+    }
+
+    fn report_success(&mut self) {
+        if std::mem::take(&mut self.has_failed) {
+            self.settings.tell(Event::Reconnected);
+        }
+        self.has_succeeded = true;
+        self.backoff = BACKOFF;
+    }
+
+    /// Returns the pause before the next claim, or the error if the worker must return it.
+    fn report_failure(&mut self, error: Error) -> Result<Duration, Error> {
+        match error {
+            Error::Database(error)
+                if !self.has_succeeded && is_final(&error, &mut self.refused_since) =>
+            {
+                return Err(Error::Database(error));
+            }
+            Error::Pool(_) => self.settings.tell(Event::NoConnection(&error)),
+            _ => self.settings.tell(Event::Refused(&error)),
+        }
+        self.has_failed = true;
+        Ok(self.backoff.pause())
+    }
+}
+
 /// Waits until rows are wanted, and returns how many.
-async fn until_room<T: Claim>(settings: &Settings<'_, T>, shared: &Shared<T>) -> u32 {
+async fn until_wanted<T: Claim>(settings: &Settings<'_, T>, shared: &Shared<T>) -> u32 {
     loop {
-        let mut ended = pin!(shared.room.ended.notified());
+        let mut ended = pin!(shared.held_rows.ended.notified());
         // The worker's future also polls this one when a body returns or begins.
         let wanted = poll_fn(|context| match shared.wanted(settings) {
             0 => ended.as_mut().poll(context).map(|()| None),
@@ -140,49 +282,6 @@ async fn until_room<T: Claim>(settings: &Settings<'_, T>, shared: &Shared<T>) ->
     }
 }
 
-/// Adds claimed rows to those that wait for a slot, and has the keeper renew them. Returns `true`
-/// if there were any.
-fn wait<T: Claim, S: Source<T>>(
-    source: &S,
-    settings: &Settings<'_, T>,
-    claimed: Vec<Claimed<T>>,
-    mut suspect: Option<Suspect>,
-    shared: &Shared<T>,
-) -> Result<bool, Error> {
-    if claimed.is_empty() {
-        return Ok(false);
-    }
-    for claimed in &claimed {
-        if let Some(observer) = &settings.observer {
-            claimed.set_observer(observer);
-        }
-        settings.tell(Event::Acquired(claimed));
-    }
-    let kept = source.keep(shared.pool, &claimed)?;
-    let since = Instant::now();
-    let mut last = None;
-    let mut waiting = shared.waiting();
-    for (claimed, kept) in claimed.into_iter().zip(kept) {
-        // A suspect begins after all others.
-        let is_suspect = claimed.has_expired_before() && last.is_none();
-        let place = shared.room.place(suspect.take_if(|_| is_suspect));
-        let row = Waiting {
-            claimed,
-            kept: ReleaseOnDrop::new(kept, place),
-            since,
-        };
-        if is_suspect {
-            last = Some(row);
-        } else {
-            waiting.push_back(row);
-        }
-    }
-    waiting.extend(last);
-    drop(waiting);
-    shared.has_come.notify_one();
-    Ok(true)
-}
-
 /// Releases rows that have waited too long for a slot, because another worker may be idle.
 pub(super) async fn give_back<T: Claim>(shared: &Shared<T>) {
     let longest = (ttl::<T>() / 4).min(LONGEST_WAIT);
@@ -198,7 +297,7 @@ pub(super) async fn give_back<T: Claim>(shared: &Shared<T>) {
         let late: Vec<_> = waiting.drain(..late).collect();
         drop(waiting);
         if !late.is_empty() {
-            shared.pace().is_blocked = true;
+            shared.body_times().has_long_body = true;
         }
         // Dropping the rows releases them in the background.
         drop(late);
@@ -209,14 +308,14 @@ pub(super) async fn give_back<T: Claim>(shared: &Shared<T>) {
 /// is so at once for a mistake in the statement and for a kind of table that Citus does not
 /// support. A reason that may pass becomes final after some seconds. A row that cannot be read, a
 /// lost connection and a server that is read only are never final.
-fn is_final(error: &DieselError, refused: &mut Option<Instant>) -> bool {
+fn is_final(error: &DieselError, refused_since: &mut Option<Instant>) -> bool {
     match error {
         DieselError::DeserializationError(_)
         | DieselError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _) => false,
         DieselError::DatabaseError(_, answer) if answer.statement_position().is_some() => true,
         error if is_refused_by_citus(error) => true,
         error if may_pass(error) => {
-            refused.get_or_insert_with(Instant::now).elapsed() >= UNANSWERED
+            refused_since.get_or_insert_with(Instant::now).elapsed() >= UNANSWERED
         }
         error => !is_connection_lost(error),
     }
@@ -227,10 +326,10 @@ async fn until_woken<T: Claim>(settings: &Settings<'_, T>, shared: &Shared<T>) {
     let mut woken = pin!(shared.wake.notified());
     let waiting = async {
         loop {
-            let ended = unless(woken.as_mut(), shared.room.ended.notified()).await;
+            let ended = unless(woken.as_mut(), shared.held_rows.ended.notified()).await;
             if ended.is_none()
                 || T::Per::COLUMN.is_some()
-                || (settings.is_until_empty && shared.room.held() == 0)
+                || (settings.is_until_empty && shared.held_rows.count() == 0)
             {
                 return;
             }

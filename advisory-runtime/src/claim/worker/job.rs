@@ -98,12 +98,12 @@ pub(super) async fn job<T, E, F>(
     };
     let ran = observed.since.elapsed();
     observed.ran = Some(ran);
-    shared.pace().record(ran);
+    shared.body_times().record(ran);
     let result = match result {
         Ok(result) => result,
         Err(lost) => return observed.tell(BodyOutcome::Error(&lost)),
     };
-    let Some((kept, place)) = kept.take() else {
+    let Some((kept, held_row)) = kept.take() else {
         return;
     };
     let end = match &result {
@@ -121,7 +121,7 @@ pub(super) async fn job<T, E, F>(
                 (Ok(()), Err(error)) => BodyOutcome::Error(error),
                 (Ok(()), Ok(())) => BodyOutcome::Done,
             });
-            drop(place);
+            drop(held_row);
         }),
     );
 }

@@ -1,7 +1,7 @@
-//! The state of a running worker: the rows that wait for a slot, the remaining room, and the stop.
+//! The state of a running worker: the rows that it holds, those that wait for a slot, and the stop.
 
 use super::Settings;
-use super::room::{self, Pace, Place, Room};
+use super::held_rows::{self, BodyTimes, HeldRow, HeldRows};
 use crate::claim::Claimed;
 use crate::claim::mutex::locked;
 use crate::claim::optional_column::MaybePer;
@@ -21,7 +21,7 @@ const LAST_END: Duration = Duration::from_secs(5);
 /// A claimed row that waits for a slot.
 pub(super) struct Waiting<T: Claim> {
     pub(super) claimed: Claimed<T>,
-    pub(super) kept: ReleaseOnDrop<Place>,
+    pub(super) kept: ReleaseOnDrop<HeldRow>,
     pub(super) since: Instant,
 }
 
@@ -35,10 +35,10 @@ pub(super) struct Shared<T: Claim> {
     waiting: Mutex<VecDeque<Waiting<T>>>,
     /// Rows were added to `waiting`.
     pub(super) has_come: Notify,
-    pub(super) room: Arc<Room>,
+    pub(super) held_rows: Arc<HeldRows>,
     /// The number of running bodies.
     pub(super) running: AtomicUsize,
-    pace: Mutex<Pace>,
+    body_times: Mutex<BodyTimes>,
     /// There may be new rows.
     pub(super) wake: Arc<Notify>,
     /// Has no permits. It is closed when the worker stops claiming.
@@ -52,9 +52,9 @@ impl<T: Claim> Shared<T> {
             is_async,
             waiting: Mutex::default(),
             has_come: Notify::new(),
-            room: Arc::default(),
+            held_rows: Arc::default(),
             running: AtomicUsize::new(0),
-            pace: Mutex::default(),
+            body_times: Mutex::default(),
             wake: Arc::default(),
             stopping: Semaphore::new(0),
         }
@@ -64,8 +64,8 @@ impl<T: Claim> Shared<T> {
     /// to end them without the worker.
     pub(super) async fn until_ended(&self) {
         let ended = async {
-            while self.room.held() > 0 {
-                self.room.ended.notified().await;
+            while self.held_rows.count() > 0 {
+                self.held_rows.ended.notified().await;
             }
         };
         drop(timeout(LAST_END, ended).await);
@@ -84,24 +84,24 @@ impl<T: Claim> Shared<T> {
         locked(&self.waiting)
     }
 
-    pub(super) fn pace(&self) -> MutexGuard<'_, Pace> {
-        locked(&self.pace)
+    pub(super) fn body_times(&self) -> MutexGuard<'_, BodyTimes> {
+        locked(&self.body_times)
     }
 
     /// Returns the number of rows to claim now.
     pub(super) fn wanted(&self, settings: &Settings<'_, T>) -> usize {
-        let pace = *self.pace();
+        let body_times = *self.body_times();
         let ahead = match settings.prefetch {
-            _ if pace.is_blocked || self.room.has_suspect() => 0,
+            _ if body_times.has_long_body || self.held_rows.has_expired() => 0,
             Some(rows) => rows,
             // Rows that wait would use up the limits of their values.
             None if T::Per::COLUMN.is_some() => 0,
-            None => pace.ahead(settings.concurrency),
+            None => body_times.ahead(settings.concurrency),
         };
-        room::wanted(
+        held_rows::wanted(
             settings.concurrency,
             ahead,
-            self.room.held(),
+            self.held_rows.count(),
             self.running.load(Ordering::Relaxed),
             self.waiting().len(),
         )

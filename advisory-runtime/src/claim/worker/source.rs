@@ -1,6 +1,6 @@
 //! The connections of a worker: for claims, for renewals, and for ends.
 
-use super::start::{Asked, Taken};
+use super::position::{ClaimAnswer, ClaimArgs};
 use crate::PoolError;
 use crate::claim::rows::KeptJob;
 use crate::claim::table::Claim;
@@ -16,9 +16,12 @@ use {
     crate::{Connection, Pool},
 };
 
-/// A connection for one claim. If the claim is dropped, the connection is not used again.
-pub(crate) type Claiming<'s, T> = Box<
-    dyn FnOnce(Asked) -> Pin<Box<dyn Future<Output = Result<Taken<T>, Error>> + Send + 's>>
+/// Sends one claim on the connection that it holds. If its future is dropped, the connection is not
+/// used again.
+pub(crate) type ClaimFn<'s, T> = Box<
+    dyn FnOnce(
+            ClaimArgs,
+        ) -> Pin<Box<dyn Future<Output = Result<ClaimAnswer<T>, Error>> + Send + 's>>
         + Send
         + 's,
 >;
@@ -33,12 +36,12 @@ pub(crate) trait Source<T: Claim>: Send + Sync {
     /// Has the keeper renew claims, on connections of the pool, which has this number.
     fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<KeptJob>, PoolError>;
 
-    /// Takes a connection of the pool. If `is_fresh`, opens one outside the pool instead, if the
-    /// pool can.
+    /// Takes a connection of the pool. If `opens_connection`, opens one outside the pool instead,
+    /// if the pool can.
     fn connection(
         &self,
-        is_fresh: bool,
-    ) -> impl Future<Output = Result<Claiming<'_, T>, PoolError>> + Send;
+        opens_connection: bool,
+    ) -> impl Future<Output = Result<ClaimFn<'_, T>, PoolError>> + Send;
 
     /// Wakes the worker up when there may be new rows. Returns if it cannot.
     fn listen(&self, wake: &Arc<Notify>) -> impl Future<Output = ()> + Send;
@@ -53,13 +56,13 @@ pub(super) struct AsyncSource<'s, 'w, T: Claim, P> {
 
 #[cfg(feature = "diesel-async")]
 impl<T: Claim, P: Sync> AsyncSource<'_, '_, T, P> {
-    fn claiming<'c, C: Connection + Send + 'c>(&'c self, conn: C) -> Claiming<'c, T> {
-        Box::new(move |asked| {
+    fn claim_fn<'c, C: Connection + Send + 'c>(&'c self, conn: C) -> ClaimFn<'c, T> {
+        Box::new(move |args| {
             Box::pin(async move {
                 let mut borrowed = Borrowed::new(conn);
-                let taken = self.settings.take(borrowed.pg(), &asked).await;
+                let answer = self.settings.take(borrowed.pg(), &args).await;
                 borrowed.record_answer();
-                taken
+                answer
             })
         })
     }
@@ -77,11 +80,11 @@ impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '
         keep_all(self.pool, number, Pooled::new, claimed)
     }
 
-    async fn connection(&self, is_fresh: bool) -> Result<Claiming<'_, T>, PoolError> {
-        if is_fresh && let Ok(conn) = self.pool.dedicated().await {
-            return Ok(self.claiming(conn));
+    async fn connection(&self, opens_connection: bool) -> Result<ClaimFn<'_, T>, PoolError> {
+        if opens_connection && let Ok(conn) = self.pool.dedicated().await {
+            return Ok(self.claim_fn(conn));
         }
-        Ok(self.claiming(self.pool.connection().await?))
+        Ok(self.claim_fn(self.pool.connection().await?))
     }
 
     async fn listen(&self, wake: &Arc<Notify>) {

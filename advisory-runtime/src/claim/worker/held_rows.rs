@@ -16,91 +16,95 @@ const MOST_AHEAD: usize = 1_000;
 /// The weight of a new body in the mean of their times.
 const WEIGHT: f64 = 0.125;
 
-/// The rows that a worker holds: those that wait, run, or are being ended.
+/// The number of rows that a worker holds: those that wait, run, or are being ended.
 #[derive(Debug, Default)]
-pub(super) struct Room {
-    held: AtomicUsize,
+pub(super) struct HeldRows {
+    count: AtomicUsize,
     /// The number of held rows that had an expired claim.
-    suspects: AtomicUsize,
+    expired: AtomicUsize,
     /// Notified when the worker stops holding a row.
     pub(super) ended: Notify,
 }
 
-impl Room {
-    pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::Acquire)
+impl HeldRows {
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
     }
 
-    pub(super) fn has_suspect(&self) -> bool {
-        self.suspects.load(Ordering::Acquire) > 0
+    /// Returns `true` if the worker holds a row that had an expired claim.
+    pub(super) fn has_expired(&self) -> bool {
+        self.expired.load(Ordering::Acquire) > 0
     }
 
-    pub(super) fn place(self: &Arc<Self>, suspect: Option<Suspect>) -> Place {
-        self.held.fetch_add(1, Ordering::AcqRel);
-        if suspect.is_some() {
-            self.suspects.fetch_add(1, Ordering::AcqRel);
+    /// Counts one more row; with a permit, one that had an expired claim.
+    pub(super) fn add(self: &Arc<Self>, permit: Option<ExpiredRowPermit>) -> HeldRow {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        if permit.is_some() {
+            self.expired.fetch_add(1, Ordering::AcqRel);
         }
-        let room = Arc::clone(self);
-        Place { room, suspect }
+        let rows = Arc::clone(self);
+        HeldRow { rows, permit }
     }
 }
 
 /// Counts one row as held until dropped.
-pub(super) struct Place {
-    room: Arc<Room>,
-    suspect: Option<Suspect>,
+pub(super) struct HeldRow {
+    rows: Arc<HeldRows>,
+    permit: Option<ExpiredRowPermit>,
 }
 
-impl Drop for Place {
+impl Drop for HeldRow {
     fn drop(&mut self) {
-        if self.suspect.take().is_some() {
-            self.room.suspects.fetch_sub(1, Ordering::AcqRel);
+        if self.permit.take().is_some() {
+            self.rows.expired.fetch_sub(1, Ordering::AcqRel);
         }
-        self.room.held.fetch_sub(1, Ordering::AcqRel);
-        self.room.ended.notify_one();
+        self.rows.count.fetch_sub(1, Ordering::AcqRel);
+        self.rows.ended.notify_one();
     }
 }
 
 /// The permit to run a row with an expired claim. Such a row may have killed its process, so a
 /// process runs one row of each type at a time.
-pub(super) struct Suspect(TypeId);
+pub(super) struct ExpiredRowPermit(TypeId);
 
-static SUSPECTS: Mutex<Vec<TypeId>> = Mutex::new(Vec::new());
+/// The types of row whose permit is in use.
+static IN_USE: Mutex<Vec<TypeId>> = Mutex::new(Vec::new());
 
-impl Suspect {
+impl ExpiredRowPermit {
     /// Returns `None` while another row of the type has the permit.
     pub(super) fn try_new<T: Claim>() -> Option<Self> {
-        let mut suspects = locked(&SUSPECTS);
+        let mut in_use = locked(&IN_USE);
         let row = TypeId::of::<T>();
-        if suspects.contains(&row) {
+        if in_use.contains(&row) {
             return None;
         }
-        suspects.push(row);
+        in_use.push(row);
         Some(Self(row))
     }
 }
 
-impl Drop for Suspect {
+impl Drop for ExpiredRowPermit {
     fn drop(&mut self) {
-        locked(&SUSPECTS).retain(|row| *row != self.0);
+        locked(&IN_USE).retain(|row| *row != self.0);
     }
 }
 
-/// The pace at which bodies return.
+/// The times that bodies take.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct BodyTimes {
     /// The mean time of a body, in seconds.
     mean: Option<f64>,
-    /// `true` if rows that were fetched ahead were released after the last body returned.
-    pub(super) is_blocked: bool,
+    /// `true` if rows that were fetched ahead were released after the last body returned, because
+    /// those that run take long.
+    pub(super) has_long_body: bool,
 }
 
-impl Pace {
+impl BodyTimes {
     pub(super) fn record(&mut self, body: Duration) {
         let time = body.as_secs_f64();
         let mean = self.mean.unwrap_or(time);
         self.mean = Some((time - mean).mul_add(WEIGHT, mean));
-        self.is_blocked = false;
+        self.has_long_body = false;
     }
 
     /// Returns the number of rows that this many slots run in the time of [`AHEAD`].
@@ -149,27 +153,27 @@ pub(super) fn wanted(
 
 #[cfg(test)]
 mod tests {
-    use super::{Pace, wanted};
+    use super::{BodyTimes, wanted};
     use std::time::Duration;
 
     #[test]
     fn as_much_work_is_fetched_ahead_as_a_tenth_of_a_second_works_off() {
         let ahead = |millis, concurrency| {
-            let mut pace = Pace::default();
-            assert_eq!(pace.ahead(concurrency), 0);
-            pace.record(Duration::from_millis(millis));
-            pace.ahead(concurrency)
+            let mut times = BodyTimes::default();
+            assert_eq!(times.ahead(concurrency), 0);
+            times.record(Duration::from_millis(millis));
+            times.ahead(concurrency)
         };
         assert_eq!(ahead(1_000, 9), 0);
         assert_eq!(ahead(1_000, 40), 4);
         assert_eq!(ahead(100, 1), 1);
         assert_eq!([ahead(1, 1), ahead(0, 1)], [100, 1_000]);
-        let mut pace = Pace::default();
-        pace.record(Duration::from_millis(1));
+        let mut times = BodyTimes::default();
+        times.record(Duration::from_millis(1));
         for _ in 0..100 {
-            pace.record(Duration::from_secs(1));
+            times.record(Duration::from_secs(1));
         }
-        assert_eq!(pace.ahead(1), 0, "it follows the last ones");
+        assert_eq!(times.ahead(1), 0, "it follows the last ones");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The position in the order at which the claims of a worker begin.
+//! The position in the order at which the claims of a worker begin, and what a claim is sent with
+//! and answers.
 
 use crate::claim::optional_column::MaybePer;
 use crate::claim::sql::RowType;
@@ -8,25 +9,26 @@ use crate::error::is_connection_lost;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time after which a claim is slow. After two slow claims in a row, the worker also asks for
-/// the position of the last row, so that the next claim can begin there. That costs little compared
-/// to the claims.
+/// The time after which a claim is slow. The second slow claim in a row also reads the position of
+/// its last row, so that the next claim can begin there. That costs little compared to the claims.
 pub(super) const SLOW: Duration = Duration::from_millis(2);
 
 /// The arguments of a claim.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ClaimArgs {
     pub(super) limit: u32,
-    /// Passes over rows with an expired claim.
-    pub(super) is_fresh: bool,
+    /// Skips rows with an expired claim.
+    pub(super) skips_expired: bool,
+    /// The position at which it begins; `None` for the first row.
     pub(super) position: Option<String>,
-    pub(super) asks_position: bool,
+    /// Reads the position of the last row, if the claim is slow.
+    pub(super) reads_position: bool,
 }
 
-/// The result of a claim.
-pub(crate) struct Taken<T> {
+/// The answer to a claim.
+pub(crate) struct ClaimAnswer<T> {
     pub(crate) claimed: Vec<Claimed<T>>,
-    /// The position of the last row, if the claim asked for it, was slow, and there may be more.
+    /// The position of the last row, if the claim reads it, was slow, and there may be more.
     pub(super) position: Option<String>,
     pub(super) is_slow: bool,
     pub(super) may_be_more: bool,
@@ -35,7 +37,7 @@ pub(crate) struct Taken<T> {
 /// The position at which claims begin: the first row, or the one where an earlier claim ended.
 /// Claims begin at the first row again when no rows are left after the position, and at the latest
 /// after the worker's time between polls.
-pub(super) struct Start {
+pub(super) struct StartPosition {
     /// The position, and the time since which claims have not begun at the first row.
     position: Option<(String, Instant)>,
     poll: Duration,
@@ -44,7 +46,7 @@ pub(super) struct Start {
     is_slow: bool,
 }
 
-impl Start {
+impl StartPosition {
     pub(super) fn new<T: Claim>(poll: Duration) -> Self {
         Self {
             position: None,
@@ -54,29 +56,29 @@ impl Start {
         }
     }
 
-    pub(super) fn ask(&mut self, limit: u32, is_fresh: bool) -> Asked {
+    pub(super) fn claim_args(&mut self, limit: u32, skips_expired: bool) -> ClaimArgs {
         self.position
             .take_if(|(_, since)| since.elapsed() >= self.poll);
-        Asked {
+        ClaimArgs {
             limit,
-            is_fresh,
+            skips_expired,
             position: self.position.as_ref().map(|(position, _)| position.clone()),
-            asks_position: self.can_advance && self.is_slow,
+            reads_position: self.can_advance && self.is_slow,
         }
     }
 
     /// Returns the claimed rows. The next claim begins after them if there may be more.
     pub(super) fn record<T: Claim>(
         &mut self,
-        asked: &Asked,
-        taken: Result<Taken<T>, Error>,
+        args: &ClaimArgs,
+        answer: Result<ClaimAnswer<T>, Error>,
     ) -> Result<Vec<Claimed<T>>, Error> {
         let since = self.position.take().map(|(_, since)| since);
         self.is_slow = false;
-        match &taken {
-            Ok(taken) if taken.may_be_more => {
-                self.is_slow = taken.is_slow;
-                let position = taken.position.clone().or_else(|| asked.position.clone());
+        match &answer {
+            Ok(answer) if answer.may_be_more => {
+                self.is_slow = answer.is_slow;
+                let position = answer.position.clone().or_else(|| args.position.clone());
                 let since = since.unwrap_or_else(Instant::now);
                 self.position = position.map(|position| (position, since));
             }
@@ -86,6 +88,6 @@ impl Start {
             }
             _ => {}
         }
-        Ok(taken?.claimed)
+        Ok(answer?.claimed)
     }
 }
