@@ -7,6 +7,7 @@ mod job;
 #[cfg(feature = "diesel-async")]
 mod listen;
 mod position;
+mod scheduler;
 mod shared;
 mod source;
 
@@ -19,38 +20,31 @@ use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]
 use crate::Pool;
 use crate::driver::Queries;
-use crate::rows::{End, Observer, may_stick, number_of_pool, tell};
+use crate::rows::{End, Observer, may_stick, tell};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
-use futures_util::stream::{FuturesUnordered, Stream as _};
 use position::SLOW;
 pub(crate) use position::{ClaimAnswer, ClaimArgs};
-use shared::Shared;
+pub(crate) use scheduler::run;
 #[cfg(feature = "diesel-async")]
 use source::AsyncSource;
 #[cfg(feature = "postgres")]
 pub(crate) use source::ClaimFn;
 pub(crate) use source::Source;
 use std::fmt::Display;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::panic::resume_unwind;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// The default of [`Worker::poll`].
 const POLL: Duration = Duration::from_secs(1);
 /// The most rows that can be fetched ahead.
 const MOST_PREFETCHED: u32 = 100_000;
-/// The number of bodies that can begin in one poll, if they are ready at once, and the time for
-/// them. Then the worker yields to other tasks, some of which send the ends.
-const TURN: (usize, Duration) = (64, Duration::from_millis(1));
-
 /// Claims rows and runs a body for each, until it is stopped.
 ///
 /// ```no_run
@@ -311,83 +305,6 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     }
 }
 
-/// Claims rows and runs their bodies until `stop` is ready.
-pub(crate) async fn run<T, S, E, F>(
-    source: &S,
-    settings: &Settings<'_, T>,
-    stop: Stop<'_>,
-    body: impl Fn(Claimed<T>) -> F,
-) -> Result<(), Error>
-where
-    T: Claim,
-    S: Source<T>,
-    F: Future<Output = Result<(), E>>,
-    E: Display,
-{
-    let pool = source.identity().unwrap_or_else(number_of_pool);
-    let shared = Shared::new(pool, S::IS_ASYNC);
-    let mut feed = pin!(feed::feed(source, settings, stop, &shared));
-    let mut listen = pin!(async {
-        if settings.is_listening {
-            source.listen(&shared.wake).await;
-        }
-    });
-    let mut give_back = pin!(feed::give_back(&shared));
-    let (mut outcome, mut is_deaf) = (None, false);
-    let mut jobs = FuturesUnordered::new();
-    let mut grace = pin!(None);
-    poll_fn(|context| {
-        is_deaf = is_deaf || listen.as_mut().poll(context).is_ready();
-        poll_each(&mut jobs, context);
-        let (mut begun, turn) = (0, Instant::now());
-        let is_over = |begun| begun >= TURN.0 || (begun > 0 && turn.elapsed() >= TURN.1);
-        loop {
-            shared.running.store(jobs.len(), Ordering::Relaxed);
-            if outcome.is_none()
-                && let Poll::Ready(result) = feed.as_mut().poll(context)
-            {
-                outcome = Some(result);
-                shared.stopping.close();
-                // Dropping the rows releases them.
-                let waiting = std::mem::take(&mut *shared.waiting());
-                drop(waiting);
-                // A grace beyond the clock's range never ends.
-                let over = |grace| Instant::now().checked_add(grace);
-                grace.set(settings.grace.and_then(over).map(sleep_until));
-            }
-            if is_over(begun) {
-                context.waker().wake_by_ref();
-                break;
-            }
-            // One body begins for each poll of `feed`, so that a stop is noticed before the next.
-            if jobs.len() >= settings.concurrency {
-                break;
-            }
-            let Some(row) = shared.waiting().pop_front() else {
-                break;
-            };
-            begun += 1;
-            jobs.push(job::job(settings, &shared, &body, row));
-            poll_each(&mut jobs, context);
-        }
-        let _: Poll<()> = give_back.as_mut().poll(context);
-        let mut is_over = || match grace.as_mut().as_pin_mut() {
-            Some(grace) => grace.poll(context).is_ready(),
-            None => false,
-        };
-        if outcome.is_some() && (jobs.is_empty() || is_over()) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
-    // Drops the bodies that still run, which releases their rows.
-    drop(jobs);
-    shared.until_ended().await;
-    outcome.unwrap_or(Ok(()))
-}
-
 impl<T: Claim> Settings<'_, T> {
     pub(crate) async fn take<D: Queries>(
         &self,
@@ -426,11 +343,6 @@ impl<T: Claim> Settings<'_, T> {
     fn tell(&self, event: Event<'_, T>) {
         tell(self.observer.as_ref(), event);
     }
-}
-
-/// Polls the bodies that were woken, and drops those that have returned.
-fn poll_each<F: Future>(jobs: &mut FuturesUnordered<F>, context: &mut Context<'_>) {
-    while let Poll::Ready(Some(_)) = Pin::new(&mut *jobs).poll_next(context) {}
 }
 
 /// Returns the output of the only task of a set, and resumes its panic here. The task is aborted
