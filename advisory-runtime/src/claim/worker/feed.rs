@@ -28,8 +28,8 @@ const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)
 /// The longest time that a row waits for a slot.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Claims until `stop` is ready. Each round waits until rows are wanted, checks out a connection,
-/// sends a claim, records its answer, and then waits for as long as the answer says.
+/// Claims until `stop` is ready. A round waits until rows are wanted, checks out a connection,
+/// sends a claim, and records its answer, which decides when the next round begins.
 pub(super) async fn feed<T: Claim, S: Source<T>>(
     source: &S,
     settings: &Settings<'_, T>,
@@ -45,7 +45,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
         let Some(claim_fn) = unless(stop.as_mut(), feed.check_out()).await else {
             return Ok(());
         };
-        let request = feed.request(limit);
+        let request = feed.prepare(limit);
         let answer = feed.send(claim_fn, &request).await;
         let next = feed.record(request, answer);
         // Rows that arrive after the stop are released.
@@ -56,13 +56,14 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
             Ok(next) => {
                 feed.report_success();
                 match next {
-                    Next::Claim => continue,
-                    Next::Wait => {}
+                    Next::Claim => {}
+                    Next::Wait => {
+                        let woken = until_woken(settings, shared);
+                        if unless(stop.as_mut(), woken).await.is_none() {
+                            return Ok(());
+                        }
+                    }
                     Next::Return => return Ok(()),
-                }
-                let woken = until_woken(settings, shared);
-                if unless(stop.as_mut(), woken).await.is_none() {
-                    return Ok(());
                 }
             }
             Err(error) => {
@@ -76,7 +77,7 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
     }
 }
 
-/// The source of claims, and what the next claim depends on.
+/// The steps of a round, and what they depend on from earlier rounds.
 struct Feed<'f, 'w, T: Claim, S> {
     source: &'f S,
     settings: &'f Settings<'w, T>,
@@ -87,16 +88,16 @@ struct Feed<'f, 'w, T: Claim, S> {
     /// The timeout of the next connection and of the next claim.
     timeout: Duration,
     backoff: Backoff,
-    /// `true` once a claim has succeeded. Before that, a mistake in the statement is an error.
+    /// `true` once a claim has succeeded. Until then, the worker can return the error of a claim.
     has_succeeded: bool,
     /// `true` if the last claim failed.
     has_failed: bool,
-    /// The time of the first refusal that may pass.
+    /// When the server first refused a claim for a reason that may pass.
     refused_since: Option<Instant>,
 }
 
 /// A claim to send.
-struct Request {
+struct ClaimRequest {
     args: ClaimArgs,
     /// `None` if this process runs a row with an expired claim.
     permit: Option<ExpiredRowPermit>,
@@ -138,11 +139,11 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         }
     }
 
-    fn request(&mut self, limit: u32) -> Request {
+    fn prepare(&mut self, limit: u32) -> ClaimRequest {
         let is_idle = self.shared.held_rows.count() == 0;
         let permit = ExpiredRowPermit::try_new::<T>();
         let args = self.position.claim_args(limit, permit.is_none());
-        Request {
+        ClaimRequest {
             args,
             permit,
             is_idle,
@@ -152,7 +153,7 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
     async fn send(
         &self,
         claim_fn: Result<ClaimFn<'f, T>, Error>,
-        request: &Request,
+        request: &ClaimRequest,
     ) -> Result<ClaimAnswer<T>, Error> {
         let claim = timeout(self.timeout, claim_fn?(request.args.clone()));
         match self.shared.unless_stopped(claim).await {
@@ -161,13 +162,14 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         }
     }
 
-    /// Adds the claimed rows to those that wait for a slot, and decides how the next claim is sent.
+    /// Adds the claimed rows to those that wait for a slot, and decides when and how the next claim
+    /// is sent.
     fn record(
         &mut self,
-        request: Request,
+        request: ClaimRequest,
         answer: Result<ClaimAnswer<T>, Error>,
     ) -> Result<Next, Error> {
-        let Request {
+        let ClaimRequest {
             args,
             permit,
             is_idle,

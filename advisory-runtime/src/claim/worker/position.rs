@@ -1,5 +1,5 @@
-//! The position in the order at which the claims of a worker begin, and what a claim is sent with
-//! and answers.
+//! The position in the order at which the claims of a worker begin, and the arguments and the
+//! answer of a claim.
 
 use crate::claim::optional_column::MaybePer;
 use crate::claim::sql::RowType;

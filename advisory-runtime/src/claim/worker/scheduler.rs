@@ -45,7 +45,7 @@ where
             source.listen(&shared.wake).await;
         }
     });
-    let mut is_deaf = false;
+    let mut listen_ended = false;
     let mut give_back = pin!(feed::give_back(&shared));
     let mut scheduler = Scheduler {
         settings,
@@ -56,7 +56,7 @@ where
         bodies: FuturesUnordered::new(),
     };
     poll_fn(|context| {
-        is_deaf = is_deaf || listen.as_mut().poll(context).is_ready();
+        listen_ended = listen_ended || listen.as_mut().poll(context).is_ready();
         scheduler.poll_bodies(context);
         scheduler.start_bodies(context, |row| job(settings, &shared, &body, row));
         let _: Poll<()> = give_back.as_mut().poll(context);
