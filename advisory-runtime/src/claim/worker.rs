@@ -32,6 +32,7 @@ use source::AsyncSource;
 #[cfg(feature = "postgres")]
 pub(crate) use source::ClaimFn;
 pub(crate) use source::Source;
+#[cfg(feature = "diesel-async")]
 use std::fmt::Display;
 use std::future::pending;
 use std::panic::resume_unwind;
