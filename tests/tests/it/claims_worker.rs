@@ -3,6 +3,7 @@
 use crate::mails::{Brief, Limited, Mail, OPEN, mails, mails_that, until_empty};
 use advisory_runtime::claim::{self, BodyOutcome, Claimed, End, Error, Worker};
 use advisory_runtime::{Pool, PoolError};
+use advisory_tests::monitor::until_waiters;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -205,9 +206,7 @@ async fn rows_that_were_not_begun_are_released() {
     let worker = worker.until(async { drop(stopped.await) });
     let ran = worker.run(async |_: Claimed<Mail>| Err::<(), _>("it was stopped"));
     let (ran, ()) = tokio::join!(ran, async {
-        let waits = "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'mail'::regclass)";
-        db.until_empty(Duration::from_secs(30), "the claim", waits)
-            .await;
+        until_waiters(&db, 1).await;
         stop.send(()).unwrap();
         tokio::task::yield_now().await;
         other.batch_execute("COMMIT").await.unwrap();

@@ -5,6 +5,7 @@ use advisory_runtime::lease::{Error, LeaseGuard, Leases, Request, Table};
 use advisory_tests::bookings::execute;
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Events, Pool, database, expire, key, leases_at, run_while_held};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::{Database, assert_matches, pid_of};
 use diesel_async::pooled_connection::{
     AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
@@ -20,8 +21,7 @@ async fn until_held(db: &Database, count: i64) {
          WHERE expires_at > pg_catalog.clock_timestamp()) AS held WHERE n <> {count}"
     );
     let claim = format!("{count} leases");
-    db.until_empty(Duration::from_secs(30), &claim, &other)
-        .await;
+    db.until_none(&claim, &other).await;
 }
 
 fn told(leases: Leases<Pool>) -> (Leases<Pool>, Events) {
@@ -110,16 +110,11 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
         let leases = leases.clone();
         async move { drop(leases.acquire(request).await) }
     });
-    let idle = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database \
-                WHERE datname = current_database() AND relation = 'advisory_lease'::regclass AND NOT granted)";
-    db.until_empty(Duration::from_secs(30), "a waiting grant", idle)
-        .await;
+    until_waiters(&db, 1).await;
     call.abort();
     call.await.unwrap_err();
     execute(&mut other, "COMMIT").await.unwrap();
-    let missing = "SELECT 'no grant' WHERE NOT EXISTS (SELECT FROM advisory_lease)";
-    db.until_empty(Duration::from_secs(30), "a grant", missing)
-        .await;
+    db.until_some("a grant", "SELECT FROM advisory_lease").await;
     until_held(&db, 0).await;
     // The observer is called after the row is free.
     events.until("Ended").await;
@@ -139,13 +134,12 @@ async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
     let ttl = Duration::from_secs(5);
     let request = key("k").ttl(ttl).renew(Duration::from_millis(200));
     let mut held = leases.acquire(request).await.unwrap();
-    let short = "SELECT 1 WHERE NOT EXISTS (SELECT FROM advisory_lease \
-                 WHERE clock_timestamp() > acquired_at + interval '5.1 s' AND expires_at > acquired_at + interval '7 s')";
+    let long = "SELECT FROM advisory_lease \
+                 WHERE clock_timestamp() > acquired_at + interval '5.1 s' AND expires_at > acquired_at + interval '7 s'";
     let body = async {
         // No connection is left for the renewals.
         let _conn = pool.get().await.unwrap();
-        db.until_empty(Duration::from_secs(30), "renewals", short)
-            .await;
+        db.until_some("renewals", long).await;
     };
     held.run(body).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();

@@ -5,6 +5,7 @@ use advisory_runtime::Wait;
 use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Source};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, Role, database, expire, leases_at};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::pauses::pause;
 use advisory_tests::{Database, assert_matches};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
@@ -121,10 +122,7 @@ async fn a_shutdown_gives_up_what_is_being_granted() {
         .await
         .unwrap();
     let candidate = Candidate::start(pool(&db));
-    let sent = "SELECT 'not sent' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'relation' \
-         AND datname = current_database())";
-    db.until_empty(Duration::from_secs(30), "the grant", sent)
-        .await;
+    until_waiters(&db, 1).await;
     let mut stopped = std::pin::pin!(candidate.stop());
     let early = tokio::time::timeout(Duration::from_millis(300), &mut stopped);
     assert!(early.await.is_err(), "the grant is under way");
@@ -161,8 +159,7 @@ async fn a_campaign_survives_temporary_errors() {
             "SELECT 'no' WHERE (SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}' AND state = 'idle' \
              AND query LIKE 'SELECT CAST(CAST(%pg_walfile_name%' OR usename = '{role}' AND query LIKE '%pg_is_in_recovery%') < 2"
         );
-        db.until_empty(Duration::from_secs(60), "two refusals", &tried)
-            .await;
+        db.until_none("two refusals", &tried).await;
         assert!(candidates.iter().all(|one| !one.task.is_finished()));
         if refusal.is_some() {
             other.batch_execute("ROLLBACK").await.unwrap();

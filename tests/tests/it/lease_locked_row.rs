@@ -61,8 +61,7 @@ async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
     // Its renewals do not wait for longer than it was held. The release in the background may.
     let renewals = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
                     AND query LIKE '%NO KEY UPDATE%' AND query_start < clock_timestamp() - interval '2 seconds'";
-    db.until_empty(TTL, "the end of its renewals", renewals)
-        .await;
+    db.until_none("the end of its renewals", renewals).await;
     let error = once(&leases, key("k")).await.unwrap_err();
     assert!(error.is_held(), "{error:?}");
     other.batch_execute("COMMIT").await.unwrap();

@@ -48,13 +48,13 @@ async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
     // They become due at different times first.
     let mut since = db.count(now).await;
-    db.until_empty(GENEROUS, "a renewal of each", &renewed_since(since))
+    db.until_none("a renewal of each", &renewed_since(since))
         .await;
     for _ in 0..2 {
         let began = Instant::now();
         proxy.reset();
         since = db.count(now).await;
-        db.until_empty(GENEROUS, "a renewal of each", &renewed_since(since))
+        db.until_none("a renewal of each", &renewed_since(since))
             .await;
         let (statements, time) = (proxy.round_trips(), began.elapsed());
         let intervals = usize::try_from(time.as_millis() / EVERY.as_millis()).unwrap() + 1;
@@ -70,8 +70,7 @@ async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
     let lost = || held.iter().filter(|guard| !guard.lease().is_held()).count();
     since = db.count(now).await;
     let others = renewed_since(since).replace("LIMIT 1", "OFFSET 1");
-    db.until_empty(GENEROUS, "a renewal of the others", &others)
-        .await;
+    db.until_none("a renewal of the others", &others).await;
     let until = Instant::now() + GENEROUS;
     while lost() == 0 && Instant::now() < until {
         pause().await;

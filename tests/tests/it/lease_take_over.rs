@@ -19,14 +19,6 @@ async fn fence(conn: &mut AsyncPgConnection, lease: &Lease) -> Result<(), Error>
     conn.transaction(async |conn| lease.fence(conn).await).await
 }
 
-async fn until_waits(db: &Database, pid: i32) {
-    let waits = format!(
-        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
-    );
-    db.until_empty(Duration::from_secs(30), "a wait for the row", &waits)
-        .await;
-}
-
 #[tokio::test]
 async fn the_former_holder_can_do_nothing_more() {
     let db = database().await;
@@ -160,7 +152,7 @@ async fn a_take_over_waits_for_an_open_fenced_write() {
             takes = Some(spawn(async move {
                 Table::new().take_over(&mut b, key("k"), token).await
             }));
-            until_waits(&db, pid).await;
+            db.until_blocked(pid).await;
             conn.batch_execute("INSERT INTO written VALUES (1)").await?;
             Ok::<_, Error>(())
         })
@@ -210,7 +202,7 @@ async fn a_take_over_is_repeated_after_a_renewal() {
         .await
         .unwrap();
     let renewed = async {
-        until_waits(&db, pid).await;
+        db.until_blocked(pid).await;
         execute(&mut a, "COMMIT").await.unwrap();
     };
     let (taken, ()) = tokio::join!(table.take_over(&mut b, key("k"), old.token()), renewed);

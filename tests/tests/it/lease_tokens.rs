@@ -5,6 +5,7 @@ use advisory_runtime::lease::{self, Error, Leases, Table};
 use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, leases_at, once, orphan, until_over};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::{Database, assert_matches};
 use diesel::dsl::sql;
 use diesel::sql_types::Text;
@@ -220,11 +221,7 @@ async fn a_key_whose_row_is_being_swept_is_not_busy() {
         .await
         .unwrap();
     let acquiring = spawn(async move { once(&leases, key("k")).await });
-    let waits = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock')";
-    let soon = Duration::from_secs(30);
-    db.until_empty(soon, "an acquisition that waits for the sweep", waits)
-        .await;
+    until_waiters(&db, 1).await;
     sweeper.batch_execute("COMMIT").await.unwrap();
     assert!(acquiring.await.unwrap().unwrap() > first);
 }

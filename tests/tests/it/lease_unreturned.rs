@@ -50,15 +50,14 @@ async fn frozen(
     drop(held);
     drop(conn);
     let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
-    db.until_empty(GENEROUS, "the end of its session", busy)
-        .await;
+    db.until_none("the end of its session", busy).await;
     error
 }
 
 async fn is_free(db: &Database) -> bool {
     let left =
         "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp() AND NOT is_kept";
-    db.until_empty(GENEROUS, "the expiry", left).await;
+    db.until_none("the expiry", left).await;
     let done = db.count("SELECT count(*) FROM work").await;
     let taken = once(&leases_at(db.url(), 1), key("k")).await;
     assert_eq!(done, i64::from(taken.is_err()), "{taken:?}");

@@ -6,6 +6,7 @@ use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_runtime::{blocking, session};
 use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
 use diesel_async::AsyncPgConnection;
@@ -121,14 +122,6 @@ async fn begin_unlocked(db: &Database, versions: &[(&str, &str)]) -> AsyncPgConn
     conn
 }
 
-/// Waits until a statement of a migration waits for the other transaction.
-async fn until_it_is_in_the_way(db: &Database) {
-    let missing = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
-                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'CREATE TABLE a%')";
-    db.until_empty(Duration::from_secs(30), "a migration that waits", missing)
-        .await;
-}
-
 #[tokio::test]
 async fn a_migration_that_another_program_has_applied_is_skipped() {
     for is_blocking in [false, true] {
@@ -145,7 +138,7 @@ async fn a_migration_that_another_program_has_applied_is_skipped() {
         } else {
             spawn(async move { migrator.run(&url).await })
         };
-        until_it_is_in_the_way(&db).await;
+        until_waiters(&db, 1).await;
         execute(&mut other, "COMMIT").await.unwrap();
         let report = run.await.unwrap().unwrap();
         assert_eq!(report.applied, ["3"]);
@@ -179,7 +172,7 @@ async fn a_migration_that_fails_because_of_another_program_is_named() {
     run(&mut other, "CREATE TABLE a (id int8)").await;
     let url = db.url().to_owned();
     let run = spawn(async move { migrations::run(&url, source()).await });
-    until_it_is_in_the_way(&db).await;
+    until_waiters(&db, 1).await;
     execute(&mut other, "COMMIT").await.unwrap();
     let error = run.await.unwrap().unwrap_err();
     assert_matches!(&error, Error::Migration { migration, .. } if migration == "1");

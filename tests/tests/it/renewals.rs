@@ -13,7 +13,6 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// So long that a statement has ten seconds for its answer.
 const TTL: Duration = Duration::from_secs(60);
-const GENEROUS: Duration = Duration::from_secs(30);
 /// The sessions that wait for a row.
 const WAITING: &str = "SELECT pid::int8 FROM pg_locks JOIN pg_stat_activity USING (pid) \
     WHERE NOT granted AND locktype IN ('transactionid', 'tuple') AND datname = current_database()";
@@ -86,8 +85,7 @@ async fn an_end_that_waits_holds_up_no_renewal() {
     );
     other.batch_execute(&lock).await.unwrap();
     drop(ended);
-    let none = format!("SELECT 'none' WHERE NOT EXISTS ({WAITING})");
-    db.until_empty(GENEROUS, "an end that waits", &none).await;
+    db.until_some("an end that waits", WAITING).await;
     let end = db.count(WAITING).await;
     for _ in 0..3 {
         until_renewed(&db, held.lease().token().get()).await;
@@ -139,5 +137,5 @@ async fn until_renewed(db: &Database, token: i64) {
         "SELECT 'no' FROM advisory_lease WHERE token = {token} AND {MICROS} <= {since} + {}",
         TTL.as_micros()
     );
-    db.until_empty(GENEROUS, "a renewal", &renewed).await;
+    db.until_none("a renewal", &renewed).await;
 }

@@ -124,7 +124,7 @@ fn what_a_runtime_at_rest_holds_is_free_when_it_runs_or_ends() {
         } else {
             let none = "SELECT 'held' FROM pg_locks WHERE locktype = 'advisory' \
                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-            idle.block_on(db.until_empty(SOON, "no locks", none));
+            idle.block_on(db.until_none("no locks", none));
         }
         let refused = observing.block_on(xact::begin(&mut conn, 7)).map(drop);
         assert_error!(refused, BrokenConnection);

@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
-/// The server's bound is 2 seconds; the rest is for a busy machine.
-const GENEROUS: Duration = Duration::from_secs(30);
-
 /// Does nothing unless another test starts it.
 #[tokio::test]
 async fn the_process_that_is_stopped() {
@@ -120,12 +117,12 @@ async fn until_runs(db: &Database, player: &mut Player, statement: &str) {
         "{LOCKS} AND NOT EXISTS (SELECT FROM pg_stat_activity \
          WHERE datname = current_database() AND state = 'active' AND query = '{statement}')"
     );
-    db.until_empty(GENEROUS, statement, &not_yet).await;
+    db.until_none(statement, &not_yet).await;
 }
 
 /// Waits until the database has no lock and no waiter, and returns how long that took.
 async fn until_freed(db: &Database, what: &str, since: Instant) -> Duration {
-    db.until_empty(GENEROUS, "a lock that the server has freed", LOCKS)
+    db.until_none("a lock that the server has freed", LOCKS)
         .await;
     let after = since.elapsed();
     eprintln!("{what}: freed after {after:.1?}");
@@ -233,7 +230,7 @@ async fn a_killed_waiter_leaves_the_queue() {
         drop(player);
         let left = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        db.until_empty(GENEROUS, "no waiter", left).await;
+        db.until_none("no waiter", left).await;
         eprintln!("killed waiter, {role}: left after {:.1?}", since.elapsed());
     }
     held.finish(Ok::<_, Error>(())).await.unwrap();

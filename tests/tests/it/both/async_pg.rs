@@ -1,43 +1,7 @@
 //! The names of the shared tests on async Diesel, and those tests.
 
-#[path = "cancelled.rs"]
-mod cancelled;
-#[path = "commit.rs"]
-mod commit;
-#[path = "commit_cancelled.rs"]
-mod commit_cancelled;
-#[path = "commit_texts.rs"]
-mod commit_texts;
-#[path = "exclusion.rs"]
-mod exclusion;
-#[path = "foreign_transaction.rs"]
-mod foreign_transaction;
-#[path = "hold.rs"]
-mod hold;
-#[path = "interrupted.rs"]
-mod interrupted;
-#[path = "isolation.rs"]
-mod isolation;
-#[path = "lost_waits.rs"]
-mod lost_waits;
-#[path = "nesting.rs"]
-mod nesting;
-#[path = "polls.rs"]
-mod polls;
-#[path = "self_deadlock.rs"]
-mod self_deadlock;
-#[path = "server_errors.rs"]
-mod server_errors;
-#[path = "session.rs"]
-mod session;
-#[path = "session_bodies.rs"]
-mod session_bodies;
-#[path = "shared.rs"]
-mod shared;
-#[path = "test_transactions.rs"]
-mod test_transactions;
-#[path = "waits.rs"]
-mod waits;
+#[path = "suite.rs"]
+mod suite;
 
 use super::BoxFuture;
 use advisory_runtime::{Error, Request, advisory_lock};

@@ -1,6 +1,6 @@
 //! One holder of a key at a time; the next one sees its writes.
 
-use super::{Conn, begin, book, connect, end, insert, locked, spawn};
+use super::super::{Conn, begin, book, connect, end, insert, locked, spawn};
 use advisory_runtime::Error;
 use advisory_tests::assert_matches;
 use advisory_tests::bookings::{committed, database, key_of};

@@ -1,6 +1,6 @@
 //! What each of the server's errors becomes, by scope and by the point of the call where it comes.
 
-use super::{
+use super::super::{
     Conn, IS_BLOCKING, LockGuard, acquire, batch, begin, begin_transaction, connect, end,
     establish, execute, lock, pid_of, rollback_transaction,
 };
@@ -369,7 +369,7 @@ async fn a_body_may_reset_all_settings() {
             batch(held.conn(), body).await.unwrap();
             wrong.compare(&what, &said(end(held, Ok(())).await), "Ok");
             if scope.is_inside() {
-                drop(super::commit_transaction(&mut conn).await);
+                drop(super::super::commit_transaction(&mut conn).await);
             }
             rows += 1;
         }
@@ -420,8 +420,7 @@ async fn the_reason_of_a_session_that_the_server_has_ended_is_said() {
                     .unwrap();
             }
             let running = format!("SELECT pid FROM pg_stat_activity WHERE pid = {pid}");
-            db.until_empty(LONG, "the session has ended", &running)
-                .await;
+            db.until_none("the session has ended", &running).await;
             let found = said(end(held, Ok(())).await);
             let variant = match scope {
                 Session => "LockLost",
