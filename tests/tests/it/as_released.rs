@@ -14,7 +14,7 @@ const MODULES: &str = "
     runtime_idle:: search_path:: self_deadlock:: session:: task_deadlock::
     test_transactions:: wait_ends::";
 
-const SKIPPED: &str = "claims_ _pg::cancelled _pg::lost_waits _pg::commit_cancelled";
+const SKIPPED: &str = "claims_ suite::cancelled suite::lost_waits suite::commit_cancelled";
 
 async fn again(more: &[&str]) -> Output {
     let mut child = Command::new(std::env::current_exe().unwrap());

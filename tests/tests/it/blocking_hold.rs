@@ -1,7 +1,7 @@
 //! Blocking Diesel: a body that exceeds `max_hold` is not committed, and the server ends the
 //! session of a stopped client. The timeouts of the session are as before afterwards.
 
-use crate::blocking_calls::book;
+use crate::calls::book_blocking as book;
 use advisory_runtime::blocking::session;
 use advisory_runtime::{Error, Request, Wait, advisory_lock};
 use advisory_tests::blocking::{execute, held_by, insert, pid_of};

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tokio::sync::Notify;
 
 /// The statement that waits began before the other claim was committed. A count by its snapshot would miss that claim.

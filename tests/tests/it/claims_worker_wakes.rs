@@ -4,7 +4,8 @@
 use crate::mails::{Limited, Mail, OPEN, mails, mails_that, until_empty, work};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_tests::Database;
+use advisory_tests::poolers::tracking_bouncer;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -153,9 +154,8 @@ async fn behind_a_pooler_it_polls_and_says_so() {
     }
     let db = mails(0).await;
     let settings = "pool_mode = transaction\ndefault_pool_size = 3\nmax_prepared_statements = 50";
-    let bouncer = match Bouncer::start_tracking(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("a worker behind a pooler", why),
+    let Some(bouncer) = tracking_bouncer(&db, settings).await else {
+        return;
     };
     let pool = Database::deadpool_at(bouncer.url(&db), 3);
     let heard = Heard::default();

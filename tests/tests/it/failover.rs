@@ -1,17 +1,20 @@
-//! Failovers with the servers' own programs: a standby is promoted, with every commit of its
-//! primary or without the last ones.
+//! Failovers: with the servers' own programs a standby is promoted, with every commit of its primary
+//! or without the last ones; a failover manager, which `scripts/failover` starts, does it by itself.
 
 use crate::calls::{book, book_across};
 use crate::gated_migrations::{GATE, MIGRATIONS, NAMES};
+use advisory_runtime::lease::Table;
 use advisory_runtime::{Error, migrations, session};
 use advisory_tests::campaigns::{Campaigns, ORDER, TTL, WORK};
 use advisory_tests::failover::{
-    BOOKING, GENEROUS, connect, cut_off, either, number, primary, timeline_of, token, until,
+    BOOKING, GENEROUS, connect, cut_off, either, number, primary, reconnect, timeline_of, token,
+    until,
 };
-use advisory_tests::futures::spawn;
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::leases::{key, leases_at, once};
 use advisory_tests::{Database, OwnServer, assert_error, assert_matches, left_out};
 use diesel_async::SimpleAsyncConnection;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Keys with a row and without one, twice.
@@ -314,4 +317,44 @@ async fn migrations_resume_on_the_new_primary() {
     conn.batch_execute("SELECT FROM __diesel_schema_migrations")
         .await
         .unwrap();
+}
+
+/// The addresses of all servers, of which the one that writes is wanted.
+const URL: &str = "ADVISORY_TEST_FAILOVER_URL";
+
+/// Ends the primary.
+const COMMAND: &str = "ADVISORY_TEST_FAILOVER_COMMAND";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_managed_failover_loses_no_booking_and_no_term() {
+    let (Ok(url), Ok(command)) = (std::env::var(URL), std::env::var(COMMAND)) else {
+        return left_out(
+            "manager",
+            "no address of a cluster is set: `scripts/failover` does",
+        );
+    };
+    let mut conn = reconnect(&url).await;
+    conn.batch_execute("DROP TABLE IF EXISTS booking, work")
+        .await
+        .unwrap();
+    conn.batch_execute(BOOKING).await.unwrap();
+    conn.batch_execute(WORK).await.unwrap();
+    Table::new().set_up(&mut conn).await.unwrap();
+    let campaigns = Campaigns::start([url.clone(), url.clone()]);
+    let first = campaigns
+        .until(|store| (store.largest > 0).then_some(store.largest))
+        .await;
+    book_across(&url, 2_000, async {
+        let ended = spawn_blocking(move || Command::new("sh").args(["-c", &command]).status());
+        assert!(ended.await.unwrap().unwrap().success());
+    })
+    .await;
+    let after = campaigns
+        .until(|store| (store.largest > first).then_some(store.largest))
+        .await;
+    campaigns.end().await;
+    assert_eq!(timeline_of(after), timeline_of(first) + 1);
+    let mut conn = reconnect(&url).await;
+    assert_eq!(number(&mut conn, ORDER[1]).await, 0);
+    assert_eq!(number(&mut conn, ORDER[0]).await, 2);
 }

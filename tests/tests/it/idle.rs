@@ -14,7 +14,6 @@ use diesel::pg::PgConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 const WARNING: &str = "idle under a lock: ";
 

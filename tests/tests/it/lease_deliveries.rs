@@ -10,7 +10,6 @@ use advisory_tests::player::{Player, ROLE, URL};
 use diesel_async::AsyncConnection;
 use std::env;
 use std::future::pending;
-use std::time::Duration;
 
 /// The answer to a delivery. While another one is being handled it is an error, so that the
 /// provider delivers again.

@@ -2,15 +2,12 @@
 //! that want one key.
 
 use advisory_runtime::lease::{Error, LeaseGuard, Leases};
-use advisory_tests::Proxy;
 use advisory_tests::leases::{Pool, database, expire, in_transaction, key, leases_at, once};
 use advisory_tests::pauses::pause;
+use advisory_tests::{Database, Proxy};
 use diesel::dsl::sql;
 use diesel::sql_types::Bool;
-use diesel_async::pooled_connection::{
-    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod, deadpool,
-};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::RunQueryDsl;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
@@ -25,14 +22,7 @@ async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     // So that each round trip is a statement.
-    let mut config = ManagerConfig::default();
-    config.recycling_method = RecyclingMethod::Fast;
-    let manager =
-        AsyncDieselConnectionManager::<AsyncPgConnection>::new_with_config(proxy.url(), config);
-    let pool = deadpool::Pool::builder(manager)
-        .max_size(1)
-        .build()
-        .unwrap();
+    let pool = Database::unchecked_deadpool_at(proxy.url());
     let leases = Leases::new(pool);
     let mut held = Vec::new();
     for number in 0..LEASES {

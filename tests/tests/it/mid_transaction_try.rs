@@ -5,8 +5,8 @@ use advisory_runtime::{Error, Isolation, Request, Wait, blocking, xact};
 use advisory_tests::bookings::{committed, database, execute, insert, key_of};
 use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::held_keys::keys;
-use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, LockedKey, Proxy, assert_error, debug_checks_are_on, left_out};
+use advisory_tests::poolers::{bouncer, connect};
+use advisory_tests::{LockedKey, Proxy, assert_error, debug_checks_are_on};
 use diesel::connection::Connection as _;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
@@ -208,9 +208,8 @@ async fn a_transaction_that_was_ended_by_sql_is_not_locked() {
 async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
     let db = database().await;
     let settings = "pool_mode = transaction\ndefault_pool_size = 3";
-    let bouncer = match Bouncer::start(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
+    let Some(bouncer) = bouncer(&db, settings).await else {
+        return;
     };
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();

@@ -6,8 +6,9 @@ use crate::gated_migrations::{
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
 use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::poolers::bouncer;
 use advisory_tests::written_migrations::Written;
-use advisory_tests::{Bouncer, Database, assert_matches, left_out};
+use advisory_tests::{Database, assert_matches};
 use diesel::{Connection as _, PgConnection};
 use std::sync::{Arc, Mutex};
 
@@ -181,9 +182,8 @@ async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {
         "default_pool_size = 3\nmin_pool_size = 3",
     ] {
         let settings = format!("pool_mode = transaction\n{settings}");
-        let bouncer = match Bouncer::start(&db, &settings).await {
-            Ok(bouncer) => bouncer,
-            Err(why) => return left_out("pgbouncer", why),
+        let Some(bouncer) = bouncer(&db, &settings).await else {
+            return;
         };
         let url = bouncer.url(&db);
         for _ in 0..3 {
@@ -210,9 +210,8 @@ async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {
 #[tokio::test]
 async fn behind_a_pooler_in_session_mode_it_runs() {
     let db = Database::create().await;
-    let bouncer = match Bouncer::start(&db, "pool_mode = session\ndefault_pool_size = 2").await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
+    let Some(bouncer) = bouncer(&db, "pool_mode = session\ndefault_pool_size = 2").await else {
+        return;
     };
     let report = migrations::run(&bouncer.url(&db), MIGRATIONS)
         .await

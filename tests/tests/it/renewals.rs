@@ -1,12 +1,14 @@
-//! Renewals that nothing holds up: not a locked row, not an end that waits.
+//! Renewals that nothing holds up: not a locked row, not an end that waits. The session of one that
+//! is not answered in time is ended.
 
-use crate::sync_job::{SCHEMA, jobs};
+use crate::sync_job::{self, SCHEMA, brief, jobs, sync_jobs};
 use advisory_runtime::claim::{self, Claim, Claimed, Event};
 use advisory_runtime::lease::{self, Error, Leases, Request};
 use advisory_tests::leases::{database, key};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, assert_matches, pid_of};
 use diesel::prelude::*;
-use diesel_async::SimpleAsyncConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -18,7 +20,7 @@ const WAITING: &str = "SELECT pid::int8 FROM pg_locks JOIN pg_stat_activity USIN
     WHERE NOT granted AND locktype IN ('transactionid', 'tuple') AND datname = current_database()";
 
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
+#[diesel(table_name = sync_jobs)]
 #[claim(ttl = "1m", renew = "100ms")]
 struct LongJob {
     id: i64,
@@ -41,7 +43,7 @@ async fn renewals_do_not_wait_for_a_locked_row() {
         .run(async |job: Claimed<LongJob>| {
             begun.notify_one();
             if job.id == 1 {
-                std::future::pending::<()>().await;
+                pending::<()>().await;
             }
             over.notified().await;
             Ok::<_, Error>(())
@@ -138,4 +140,44 @@ async fn until_renewed(db: &Database, token: i64) {
         TTL.as_micros()
     );
     db.until_none("a renewal", &renewed).await;
+}
+
+/// A manager that considers every connection good.
+struct Trusting(String);
+
+impl bb8::ManageConnection for Trusting {
+    type Connection = AsyncPgConnection;
+    type Error = ConnectionError;
+
+    async fn connect(&self) -> Result<AsyncPgConnection, ConnectionError> {
+        AsyncPgConnection::establish(&self.0).await
+    }
+
+    async fn is_valid(&self, _: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
+        Ok(())
+    }
+
+    fn has_broken(&self, _: &mut AsyncPgConnection) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
+    let db = sync_job::database(1).await;
+    let pool = bb8::Pool::builder().max_size(1);
+    let pool: bb8::Pool<Trusting> = pool.build(Trusting(db.url().to_owned())).await.unwrap();
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let pid = pid_of(&mut pool.get().await.unwrap()).await;
+    other
+        .batch_execute("BEGIN; LOCK TABLE sync_jobs")
+        .await
+        .unwrap();
+    let kept = claim::renew_while(&pool, &job, pending::<()>()).await;
+    assert_matches!(kept, Err(claim::Error::Lost { .. }));
+    let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
+    db.until_empty(Duration::from_secs(15), "the session's end", &session)
+        .await;
+    drop(other);
 }

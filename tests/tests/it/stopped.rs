@@ -35,68 +35,39 @@ async fn attributed(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> 
 
 async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
     let request = Request::new(key_of(7)).max_hold(MAX_HOLD);
-    match role {
-        "attribute" => attributed(conn, 7).await.unwrap(),
-        "session" => {
-            let _held = session::acquire(conn, request).await.unwrap();
-            say_held();
-            pending::<()>().await;
+    if role == "longer timeouts" {
+        let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
+             ('idle_in_transaction_session_timeout', 'transaction_timeout')";
+        run(conn, longer).await;
+    }
+    let mut outer;
+    let held = match role {
+        "attribute" => return attributed(conn, 7).await.unwrap(),
+        "session" | "session in a transaction" | "session in a statement" => {
+            session::acquire(conn, request).await
         }
-        "session in a transaction" => {
-            let mut held = session::acquire(conn, request).await.unwrap();
-            run(held.conn(), "BEGIN").await;
-            say_held();
-            pending::<()>().await;
-        }
-        "strict in a statement" => {
-            let request = request.isolation(Isolation::Serializable);
-            let mut held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            run(held.conn(), LONG).await;
-        }
-        "session in a statement" => {
-            let mut held = session::acquire(conn, request).await.unwrap();
-            say_held();
-            run(held.conn(), LONG).await;
+        "strict" | "strict in a statement" => {
+            xact::begin(conn, request.isolation(Isolation::Serializable)).await
         }
         "nested" => {
-            let mut outer = xact::begin(conn, 99).await.unwrap();
-            let _inner = xact::begin(outer.conn(), request).await.unwrap();
-            say_held();
-            pending::<()>().await;
+            outer = xact::begin(conn, 99).await.unwrap();
+            xact::begin(outer.conn(), request).await
         }
-        "strict" => {
-            let _held = xact::begin(conn, request.isolation(Isolation::Serializable))
-                .await
-                .unwrap();
-            say_held();
-            pending::<()>().await;
-        }
-        "longer timeouts" => {
-            let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
-                          ('idle_in_transaction_session_timeout', 'transaction_timeout')";
-            run(conn, longer).await;
-            let _held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            pending::<()>().await;
-        }
-        "statement" => {
-            let mut held = xact::begin(conn, request).await.unwrap();
-            say_held();
+        _ => xact::begin(conn, request).await,
+    };
+    let mut held = held.unwrap();
+    if role == "session in a transaction" {
+        run(held.conn(), "BEGIN").await;
+    }
+    say_held();
+    match role {
+        "short statement" => run(held.conn(), SHORT).await,
+        "statement" | "strict in a statement" | "session in a statement" => {
             run(held.conn(), LONG).await;
         }
-        "short statement" => {
-            let mut held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            run(held.conn(), SHORT).await;
-            pending::<()>().await;
-        }
-        _ => {
-            let _held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            pending::<()>().await;
-        }
+        _ => {}
     }
+    pending::<()>().await;
 }
 
 const LONG: &str = "SELECT pg_sleep(600)";

@@ -4,7 +4,7 @@
 mod suite;
 
 use super::BoxFuture;
-use crate::blocking_calls;
+use crate::calls::book_blocking;
 use advisory_runtime::{Error, Request, advisory_lock};
 use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{Database, blocking};
@@ -68,7 +68,7 @@ pub(crate) async fn bookings(conn: &mut Conn, room: i64) -> QueryResult<i64> {
 }
 
 pub(crate) async fn book(conn: &mut Conn, room: i64, guest: &str) -> QueryResult<bool> {
-    blocking_calls::book(conn, room, guest)
+    book_blocking(conn, room, guest)
 }
 
 pub(crate) async fn setting(conn: &mut Conn, name: &str) -> String {
