@@ -7,9 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
 
-use advisory_tests::{
-    AdvisoryLock, Database, Guardian, LockedKey, Pgpool, left_out, owns_server, pid_of,
-};
+use advisory_tests::{Database, Guardian, Pgpool, left_out, owns_server};
 use diesel_async::SimpleAsyncConnection;
 use tokio::time::{interval, timeout};
 

@@ -7,7 +7,7 @@ use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Eve
 use advisory_tests::Database;
 use advisory_tests::futures::spawn;
 use advisory_tests::monitor::until_waiters;
-use advisory_tests::statements::{Sent, prepared};
+use advisory_tests::statements::{Sent, prepared, run};
 use diesel::{ExpressionMethods, Queryable, Selectable};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::HashMap;
@@ -184,10 +184,11 @@ async fn a_row_that_cannot_be_ended_together_holds_up_no_other() {
     });
     let (ran, ()) = tokio::join!(ran, async {
         at_once.wait().await;
-        other
-            .batch_execute("BEGIN; SELECT FROM mail WHERE id = 7 FOR UPDATE")
-            .await
-            .unwrap();
+        run(
+            &mut other,
+            "BEGIN; SELECT FROM mail WHERE id = 7 FOR UPDATE",
+        )
+        .await;
         db.run("UPDATE mail SET locked_by = 'another' WHERE id = 9")
             .await;
         begun.notify_one();
@@ -373,10 +374,11 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
         let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()";
         db.until_none("that all are idle", busy).await;
         db.run("TRUNCATE statement").await;
-        locks
-            .batch_execute("BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE")
-            .await
-            .unwrap();
+        run(
+            &mut locks,
+            "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE",
+        )
+        .await;
         for _ in 0..50 {
             notifies.batch_execute(NOTIFY).await.unwrap();
         }

@@ -12,6 +12,7 @@ use advisory_tests::failover::{
 };
 use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::leases::{key, leases_at, once};
+use advisory_tests::statements::run;
 use advisory_tests::{Database, OwnServer, assert_error, assert_matches, left_out};
 use diesel_async::SimpleAsyncConnection;
 use std::process::Command;
@@ -59,9 +60,11 @@ async fn tokens_grow_across_failovers_that_lose_grants() {
 async fn follow_synchronously(primary: &OwnServer) -> OwnServer {
     let standby = primary.follow().await;
     let mut conn = connect(primary).await;
-    conn.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        .await
-        .unwrap();
+    run(
+        &mut conn,
+        "ALTER SYSTEM SET synchronous_standby_names = '*'",
+    )
+    .await;
     conn.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     until(
         &mut conn,
@@ -102,12 +105,12 @@ async fn an_asynchronous_failover_loses_whole_transactions() {
     let standby = primary.follow().await;
     let mut conn = connect(&primary).await;
     conn.batch_execute(BOOKING).await.unwrap();
-    conn.batch_execute(
+    run(
+        &mut conn,
         "CREATE TABLE mirror (room int8 NOT NULL); \
          CREATE RULE mirror AS ON INSERT TO booking DO ALSO INSERT INTO mirror VALUES (NEW.room)",
     )
-    .await
-    .unwrap();
+    .await;
     for room in 0..20 {
         assert!(book(&mut conn, room, "before").await.unwrap());
     }
@@ -197,9 +200,7 @@ async fn a_primary_that_comes_back_has_lost_only_what_it_did_alone() {
     };
     let mut conn = connect(&first).await;
     conn.batch_execute(BOOKING).await.unwrap();
-    conn.batch_execute("ALTER SYSTEM SET wal_log_hints = on")
-        .await
-        .unwrap();
+    run(&mut conn, "ALTER SYSTEM SET wal_log_hints = on").await;
     first.stop("fast").await;
     first.start_again().await;
     let second = first.follow().await;
@@ -297,13 +298,13 @@ async fn migrations_resume_on_the_new_primary() {
     let standby = primary.follow().await;
     let url = either(&primary, &standby);
     let gate = session::acquire_owned(connect(&primary).await, GATE).await;
-    let run = spawn({
+    let running = spawn({
         let url = url.clone();
         async move { migrations::run(&url, MIGRATIONS).await }
     });
     until(&mut connect(&primary).await, WAITS).await;
     primary.stop("immediate").await;
-    let error = run.await.unwrap().unwrap_err();
+    let error = running.await.unwrap().unwrap_err();
     assert!(error.applied().is_empty(), "{error}");
     drop(gate);
     standby.promote().await;
@@ -314,9 +315,7 @@ async fn migrations_resume_on_the_new_primary() {
     let again = migrations::run(&url, MIGRATIONS).await.unwrap();
     assert!(again.applied.is_empty());
     let mut conn = connect(&standby).await;
-    conn.batch_execute("SELECT FROM __diesel_schema_migrations")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT FROM __diesel_schema_migrations").await;
 }
 
 /// The addresses of all servers, of which the one that writes is wanted.
@@ -334,9 +333,7 @@ async fn a_managed_failover_loses_no_booking_and_no_term() {
         );
     };
     let mut conn = reconnect(&url).await;
-    conn.batch_execute("DROP TABLE IF EXISTS booking, work")
-        .await
-        .unwrap();
+    run(&mut conn, "DROP TABLE IF EXISTS booking, work").await;
     conn.batch_execute(BOOKING).await.unwrap();
     conn.batch_execute(WORK).await.unwrap();
     Table::new().set_up(&mut conn).await.unwrap();

@@ -7,6 +7,7 @@ use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, Role, database, expire, leases_at};
 use advisory_tests::monitor::until_waiters;
 use advisory_tests::pauses::pause;
+use advisory_tests::statements::run;
 use advisory_tests::{Database, assert_matches};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::convert::Infallible;
@@ -117,10 +118,7 @@ async fn a_shutdown_gives_the_leadership_up_at_once() {
 async fn a_shutdown_gives_up_what_is_being_granted() {
     let db = database().await;
     let mut other = db.connect().await;
-    other
-        .batch_execute("BEGIN; LOCK TABLE advisory_lease")
-        .await
-        .unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE advisory_lease").await;
     let candidate = Candidate::start(pool(&db));
     until_waiters(&db, 1).await;
     let mut stopped = std::pin::pin!(candidate.stop());
@@ -148,10 +146,7 @@ async fn a_campaign_survives_temporary_errors() {
         let role = &worker.name;
         db.run(&format!("ALTER ROLE {role} SET {setting}")).await;
         if let Some(lock) = refusal {
-            other
-                .batch_execute(&format!("BEGIN; {lock}"))
-                .await
-                .unwrap();
+            run(&mut other, &format!("BEGIN; {lock}")).await;
         }
         let mut candidates = [(); 2].map(|()| Candidate::start(leases_at(&worker.url, 2)));
         // Each has failed at least once: as many sessions of the role are idle again after that.

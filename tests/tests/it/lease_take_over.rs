@@ -6,6 +6,7 @@ use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     database, expire, in_transaction, key, leases_at, once, orphan, until_over, until_renewed,
 };
+use advisory_tests::statements::run;
 use advisory_tests::{Database, assert_matches, pid_of};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -198,9 +199,7 @@ async fn a_take_over_is_repeated_after_a_renewal() {
     let level = "SET default_transaction_isolation = 'repeatable read'";
     execute(&mut b, level).await.unwrap();
     let pid = pid_of(&mut b).await;
-    a.batch_execute("BEGIN; UPDATE advisory_lease SET data = 'renewed'")
-        .await
-        .unwrap();
+    run(&mut a, "BEGIN; UPDATE advisory_lease SET data = 'renewed'").await;
     let renewed = async {
         db.until_blocked(pid).await;
         execute(&mut a, "COMMIT").await.unwrap();

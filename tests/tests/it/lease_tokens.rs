@@ -190,9 +190,7 @@ struct Line {
 async fn a_sweep_keeps_rows_in_use_and_does_not_wait() {
     let db = database().await;
     let (mut conn, mut writer) = (db.connect().await, db.connect().await);
-    conn.batch_execute("SET lock_timeout = '10s'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET lock_timeout = '10s'").await;
     let (table, leases) = (Table::new(), leases_at(db.url(), 1));
     let held = leases.acquire(key("held")).await.unwrap();
     let kept = key("kept").keep(Duration::from_secs(3600));

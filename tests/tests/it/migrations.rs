@@ -1,11 +1,11 @@
 //! Diesel's migrations from several processes: one applies them, the others wait and then continue.
 
 use crate::gated_migrations::{
-    GATE, MIGRATIONS, NAMES, assert_migrated, both, gate, open, telling, until_it_waits,
+    GATE, MIGRATIONS, NAMES, assert_migrated, both, gate, open, start, telling, until_it_waits,
 };
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
-use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::futures::spawn_blocking;
 use advisory_tests::poolers::bouncer;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
@@ -20,13 +20,7 @@ async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
         let mut runs = Vec::new();
         for _ in 0..10 {
             let (migrator, told) = telling(MIGRATIONS);
-            let url = db.url().to_owned();
-            let run = if is_blocking {
-                spawn_blocking(move || blocking::migrations::run(&url, migrator))
-            } else {
-                spawn(async move { migrator.run(&url).await })
-            };
-            runs.push((run, told));
+            runs.push((start(&db, is_blocking, migrator), told));
         }
         db.until_waiting(GATE).await;
         let mut waiting = 0;
@@ -45,9 +39,8 @@ async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
         }
         assert_eq!(applied, [NAMES]);
         assert_migrated(&db).await;
-        let url = db.url().to_owned();
-        let again = spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS));
-        assert_eq!(again.await.unwrap().unwrap(), Report::default());
+        let again = start(&db, true, MIGRATIONS).await.unwrap();
+        assert_eq!(again.unwrap(), Report::default());
     }
 }
 

@@ -5,6 +5,7 @@ use crate::sync_job::{self, SCHEMA, brief, jobs, sync_jobs};
 use advisory_runtime::claim::{self, Claim, Claimed, Event};
 use advisory_runtime::lease::{self, Error, Leases, Request};
 use advisory_tests::leases::{database, key};
+use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_matches, pid_of};
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -50,10 +51,11 @@ async fn renewals_do_not_wait_for_a_locked_row() {
         });
     let locking = async {
         begun.notified().await;
-        other
-            .batch_execute("BEGIN; SELECT FROM sync_jobs WHERE id = 1 FOR UPDATE")
-            .await
-            .unwrap();
+        run(
+            &mut other,
+            "BEGIN; SELECT FROM sync_jobs WHERE id = 1 FOR UPDATE",
+        )
+        .await;
         for _ in 0..10 {
             renewed.acquire().await.unwrap().forget();
             assert_eq!(
@@ -170,10 +172,7 @@ async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let pid = pid_of(&mut pool.get().await.unwrap()).await;
-    other
-        .batch_execute("BEGIN; LOCK TABLE sync_jobs")
-        .await
-        .unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE sync_jobs").await;
     let kept = claim::renew_while(&pool, &job, pending::<()>()).await;
     assert_matches!(kept, Err(claim::Error::Lost { .. }));
     let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
