@@ -96,8 +96,6 @@ mod mails;
 mod managers;
 mod many_keys;
 mod mid_transaction;
-mod mid_transaction_refused;
-mod mid_transaction_try;
 mod migrations;
 mod migrations_failed;
 mod migrations_reverted;

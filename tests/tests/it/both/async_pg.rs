@@ -4,7 +4,7 @@
 mod suite;
 
 use super::BoxFuture;
-use advisory_runtime::{Error, Request, advisory_lock};
+use advisory_runtime::{Error, LockInfo, Request, advisory_lock};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool;
@@ -56,8 +56,15 @@ pub(crate) async fn acquire(
     advisory_runtime::session::acquire(conn, request).await
 }
 
-pub(crate) async fn lock(conn: &mut Conn, request: impl Into<Request>) -> Result<(), Error> {
-    advisory_runtime::xact::lock(conn, request).await.map(drop)
+pub(crate) async fn lock(
+    conn: &mut Conn,
+    request: impl Into<Request>,
+) -> Result<LockInfo<Conn>, Error> {
+    advisory_runtime::xact::lock(conn, request).await
+}
+
+pub(crate) async fn try_lock(conn: &mut Conn, request: impl Into<Request>) -> Result<bool, Error> {
+    advisory_runtime::xact::try_lock(conn, request).await
 }
 
 pub(crate) async fn end<T, E: From<Error>>(

@@ -5,7 +5,7 @@ mod suite;
 
 use super::BoxFuture;
 use crate::calls::book_blocking;
-use advisory_runtime::{Error, Request, advisory_lock};
+use advisory_runtime::{Error, LockInfo, Request, advisory_lock};
 use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{Database, blocking};
 use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
@@ -93,8 +93,15 @@ pub(crate) async fn acquire(
     advisory_runtime::blocking::session::acquire(conn, request)
 }
 
-pub(crate) async fn lock(conn: &mut Conn, request: impl Into<Request>) -> Result<(), Error> {
-    advisory_runtime::blocking::xact::lock(conn, request).map(drop)
+pub(crate) async fn lock(
+    conn: &mut Conn,
+    request: impl Into<Request>,
+) -> Result<LockInfo<Conn>, Error> {
+    advisory_runtime::blocking::xact::lock(conn, request)
+}
+
+pub(crate) async fn try_lock(conn: &mut Conn, request: impl Into<Request>) -> Result<bool, Error> {
+    advisory_runtime::blocking::xact::try_lock(conn, request)
 }
 
 pub(crate) async fn end<T, E: From<Error>>(

@@ -60,7 +60,7 @@ async fn refused(conn: &mut Conn, way: Way, request: Request) -> Error {
         Way::Nested | Way::Middle => {
             let nested = in_transaction::<(), Error>(conn, async |conn| match way {
                 Way::Nested => begin(conn, request).await.map(drop),
-                _ => lock(conn, request).await,
+                _ => lock(conn, request).await.map(drop),
             });
             nested.await
         }

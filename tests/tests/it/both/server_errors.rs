@@ -118,7 +118,7 @@ async fn hold(
             .await
             .map(Some),
         Session => acquire(conn, request).await.map(Some),
-        Middle => lock(conn, request).await.map(|()| None),
+        Middle => lock(conn, request).await.map(|_| None),
     }
 }
 

@@ -10,6 +10,7 @@ mod hold;
 mod interrupted;
 mod isolation;
 mod lost_waits;
+mod mid_transaction;
 mod nesting;
 mod polls;
 mod self_deadlock;
