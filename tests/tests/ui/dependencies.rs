@@ -108,11 +108,9 @@ fn lowest(dependency: &str) -> String {
 /// `scripts/lowest-versions` runs the tests of behaviour with this lock file.
 #[test]
 fn the_lowest_versions_are_those_that_are_tested() {
-    let read = |file| std::fs::read_to_string(root().join("tests/lowest").join(file));
-    let (lock, manifest) = (
-        read("Cargo.lock").expect("it"),
-        read("Cargo.toml").expect("it"),
-    );
+    let folder = root().join("tests/lowest");
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).expect(file);
+    let (lock, manifest) = (read("Cargo.lock"), read("Cargo.toml"));
     // A new dependency has to be added there.
     let runtime = manifest
         .lines()
