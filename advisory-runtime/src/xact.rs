@@ -5,7 +5,7 @@
 //! already open.
 //!
 //! `#[advisory_lock(…, scope = "xact")]` expands to these calls. There is no function that takes a
-//! closure: the future of a generic function that takes an async closure is not `Send`.
+//! closure: a generic function cannot require that the future of an async closure is `Send`.
 //!
 //! Dropping the future of one of these functions before it is ready closes the connection, and with
 //! it the transaction around the call; see [`begin`].
