@@ -5,8 +5,7 @@ use super::{Driver, Queries as _, can_be_of_a_process, cancel, in_order, timeout
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::QueryResult;
-use diesel::connection::Instrumentation;
-use diesel::connection::TransactionManagerStatus;
+use diesel::connection::{Instrumentation, TransactionManagerStatus};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Nullable, Text};
 use diesel_async::{

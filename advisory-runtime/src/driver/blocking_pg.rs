@@ -4,9 +4,9 @@ use super::{Driver, Queries, mark_transaction_closed};
 use crate::error::is_interrupted;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::connection::{
-    AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
+    AnsiTransactionManager, Connection, Instrumentation, SimpleConnection, TransactionManager,
+    TransactionManagerStatus,
 };
-use diesel::connection::{Connection, Instrumentation};
 use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
 use diesel::{QueryResult, RunQueryDsl};

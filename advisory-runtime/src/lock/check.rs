@@ -75,7 +75,8 @@ impl LockInfo<diesel_async::AsyncPgConnection> {
 #[cfg(feature = "postgres")]
 impl LockInfo<diesel::pg::PgConnection> {
     /// Asks the server, in one round trip, whether the body's connection still holds the lock. If
-    /// not, or if the connection was lost, the error is [`Error::LockLost`].
+    /// not, or if the connection was lost, the error is [`Error::LockLost`]; any other, such as in a
+    /// failed transaction, is [`Error::Database`].
     pub fn check<C: crate::connection::blocking::Connection>(
         &self,
         conn: &mut C,
