@@ -97,7 +97,8 @@ pub trait Rows<R: HeldRow>: Send + Sync {
     }
 }
 
-/// The name of a group of rows: the types of the rows and the pool, the pool and the table.
+/// The name of a group of rows: the types of its rows and its pool, the pool's number, and the
+/// table. All rows of one name are sent by the statements and the pool of the first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     types: TypeId,
@@ -113,6 +114,8 @@ pub(crate) fn number_of_pool() -> usize {
 }
 
 impl Name {
+    /// `Types` are the types that the keeper does not know: of the rows, the pool, and how it is
+    /// reached.
     pub(crate) fn new<Types: 'static>(pool: usize, table: Option<Arc<str>>) -> Self {
         let types = TypeId::of::<Types>();
         Self { types, pool, table }
