@@ -60,7 +60,7 @@ impl Database {
         })
     }
 
-    /// Sets how long the `until_…` methods wait, by default a minute: for a state that must
+    /// Sets how long the `until_…` methods wait, by default less than a minute: for a state that must
     /// not occur.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {

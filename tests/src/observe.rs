@@ -8,8 +8,9 @@ use tokio_postgres::SimpleQueryMessage;
 
 use crate::Database;
 
-/// How long to wait for a state: a guard against hanging, longer than a busy machine stalls.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long to wait for a state: a guard against hanging, longer than a busy machine stalls. It is
+/// shorter than a minute, after which leases and the longest bounds of the tests end by themselves.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Between two polls of the server.
 const INTERVAL: Duration = Duration::from_millis(10);

@@ -32,6 +32,14 @@ async fn a_transaction_left_open_is_named() {
 }
 
 #[tokio::test]
+#[should_panic(expected = "not yet")]
+async fn a_state_that_does_not_come_is_no_success() {
+    let db = Database::create().await.with_timeout(SHORT);
+    db.until_some("a table", "SELECT FROM pg_tables WHERE tablename = 'slots'")
+        .await;
+}
+
+#[tokio::test]
 async fn a_dropped_database_is_gone_from_the_server() {
     let (gone, left) = tokio::join!(Database::create(), Database::create());
     let oid = gone

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 const MODULES: &str = "
     blocking:: blocking_hold:: blocking_panics:: blocking_session:: both:: cancel::
     closed_connection:: cost:: drops:: every_poll:: every_poll_pools:: hold::
-    hold_nested:: hold_settings:: mid_transaction:: nesting::
+    hold_nested:: hold_settings:: many_keys::thousands_of_session mid_transaction:: nesting::
     order_leases::a_task_that_waits round_trips:: runtime_idle:: search_path::
     self_deadlock:: session:: task_deadlock:: test_transactions:: wait_ends::";
 

@@ -34,7 +34,9 @@ async fn a_session_of_protocol_3_2_works_like_any_other() {
     let url = format!("{}{parameters}max_protocol_version=3.2", db.url());
     let connect = || PgConnection::establish(&url).unwrap();
     let (mut first, mut second) = (connect(), connect());
-    session::verify(&Database::r2d2_at(&url, 2)).unwrap();
+    let pool = Database::r2d2_at(&url, 2);
+    session::verify(&pool).unwrap();
+    assert_eq!(db.locks().await, []);
     let held = session::acquire(&mut first, key_of(7)).unwrap();
     let never = Request::new(key_of(7)).wait(Wait::Never);
     assert_error!(session::acquire(&mut second, never), NotAvailable);

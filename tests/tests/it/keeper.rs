@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Long enough for a renewal on a machine that has more to do than it can.
 const TTL: Duration = Duration::from_secs(4);
+
 fn block_thread(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now()) {

@@ -58,7 +58,8 @@ async fn an_unanswered_grant_is_not_busy_and_is_released() {
     proxy.resume_forwarding();
     // A grant whose answer it did not get is released, long before its ttl of a minute is over.
     let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
-    db.until_none("a release", held).await;
+    db.until_empty(Duration::from_secs(30), "a release", held)
+        .await;
     drop(leases.acquire(waits(GENEROUS)).await.unwrap());
 }
 
@@ -71,7 +72,8 @@ async fn a_grant_with_a_lost_answer_is_found_again_or_released() {
     let error = leases.acquire(waits(GENEROUS)).await.unwrap_err();
     assert!(!error.is_held(), "{error:?}");
     let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
-    db.until_none("a release", held).await;
+    db.until_empty(Duration::from_secs(30), "a release", held)
+        .await;
 }
 
 #[tokio::test]

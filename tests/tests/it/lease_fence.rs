@@ -17,7 +17,7 @@ diesel::table! {
     report (id) {
         id -> Int8,
         state -> Text,
-        token -> Nullable<Int8>,
+        token -> Int8,
         refused -> Nullable<Int8>,
     }
 }
@@ -27,7 +27,7 @@ const BRIEF: Duration = Duration::from_millis(20);
 
 async fn reports() -> Database {
     let db = database().await;
-    db.run("CREATE TABLE report (id int8 PRIMARY KEY, state text NOT NULL, token int8, refused int8); INSERT INTO report VALUES (7, 'new')")
+    db.run("CREATE TABLE report (id int8 PRIMARY KEY, state text NOT NULL, token int8 NOT NULL DEFAULT 0, refused int8); INSERT INTO report VALUES (7, 'new')")
         .await;
     db
 }

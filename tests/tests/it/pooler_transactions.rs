@@ -40,10 +40,7 @@ fn unless_booked(room: i64) -> String {
 }
 
 async fn bouncer(db: &Database, size: u32) -> Option<Bouncer> {
-    let settings = format!(
-        "pool_mode = transaction
-default_pool_size = {size}"
-    );
+    let settings = format!("pool_mode = transaction\ndefault_pool_size = {size}");
     poolers::bouncer(db, &settings).await
 }
 

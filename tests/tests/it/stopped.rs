@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
+
 /// Does nothing unless another test starts it.
 #[tokio::test]
 async fn the_process_that_is_stopped() {
