@@ -133,27 +133,27 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
 pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let request = &call.request;
     if request.keys.is_empty() {
-        let (lock, slice) = (call.lock(), "keys");
+        let (lock, slice) = (call.lock_name(), "keys");
         return Err(Error::NoKeys { lock, slice });
     }
     if request.keys.len() > 1 && !request.permits.is_empty() {
-        let (lock, keys) = (call.lock(), request.keys.len());
+        let (lock, keys) = (call.lock_name(), request.keys.len());
         return Err(Error::TooManyKeys { lock, keys, max: 1 });
     }
     if let Some(permits) = request.refused_permits {
-        let lock = call.lock();
+        let lock = call.lock_name();
         return Err(Error::InvalidPermits { lock, permits });
     }
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),
         Ok(None) if !conn.is_broken() => None,
-        _ => return Err(Error::BrokenConnection { lock: call.lock() }),
+        _ => return Err(Error::BrokenConnection { lock: call.lock_name() }),
     };
     // The transaction that a test began does not count.
     let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let is_strict = request.isolation != Isolation::ReadCommitted;
     if is_inside && (call.way == Way::Session || request.refuses_nested || is_strict) {
-        return Err(Error::InTransaction { lock: call.lock() });
+        return Err(Error::InTransaction { lock: call.lock_name() });
     }
     call.way = match (call.way, outer) {
         (Way::Session, _) => Way::Session,
@@ -161,7 +161,7 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
             Way::Try(outer)
         }
         (Way::Within(_), Some(outer)) if is_inside => Way::Within(outer),
-        (Way::Within(_), _) => return Err(Error::NotInTransaction { lock: call.lock() }),
+        (Way::Within(_), _) => return Err(Error::NotInTransaction { lock: call.lock_name() }),
         (_, Some(outer)) => Way::Savepoint(outer),
         (_, None) if is_strict => Way::Strict,
         (_, None) => Way::Transaction,

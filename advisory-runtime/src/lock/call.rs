@@ -117,8 +117,8 @@ impl Call {
         }
     }
 
-    pub(super) fn lock(&self) -> Cow<'static, str> {
-        self.request.lock()
+    pub(super) fn lock_name(&self) -> Cow<'static, str> {
+        self.request.lock_name()
     }
 
     pub(super) fn info<D>(&self) -> LockInfo<D> {
@@ -147,7 +147,7 @@ impl Call {
     /// The error of a wait that has reached its limit, with the server's answer, if there is one.
     pub(super) fn timed_out(&self, source: Option<DieselError>) -> Error {
         Error::TimedOut {
-            lock: self.lock(),
+            lock: self.lock_name(),
             busy: self.busy(),
             waited: match source {
                 Some(_) => self.waited,
@@ -180,7 +180,7 @@ impl Call {
 
     pub(super) fn not_available(&self) -> Error {
         Error::NotAvailable {
-            lock: self.lock(),
+            lock: self.lock_name(),
             busy: self.busy(),
         }
     }
@@ -201,7 +201,7 @@ impl Call {
 
     pub(super) fn hold_exceeded(&self) -> Error {
         Error::HoldExceeded {
-            lock: self.lock(),
+            lock: self.lock_name(),
             max_hold: self.request.max_hold.unwrap_or_default(),
         }
     }

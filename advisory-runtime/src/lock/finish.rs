@@ -87,7 +87,7 @@ async fn close_unanswered<D: Driver>(
         return Ok(());
     }
     Err(if is_commit {
-        let (lock, source) = (call.lock(), error::no_answer(limit));
+        let (lock, source) = (call.lock_name(), error::no_answer(limit));
         Error::CommitUnknown { lock, source }
     } else {
         call.hold_exceeded()
@@ -128,7 +128,7 @@ fn unbalanced(
     expected: Option<NonZeroU32>,
     lost: Option<DieselError>,
 ) -> Error {
-    let lock = call.lock();
+    let lock = call.lock_name();
     match (now, lost) {
         (_, Some(_)) if call.has_outlasted_max_hold() => call.hold_exceeded(),
         // The body's own commits stay.

@@ -70,7 +70,7 @@ pub(super) fn missed(call: &mut Call) -> Error {
 /// The error of an acquisition that did not wait, or did not fail because of its wait.
 pub(super) fn database(call: &Call, source: DieselError) -> Error {
     if is_lock_table_full(&source) {
-        let lock = call.lock();
+        let lock = call.lock_name();
         return Error::LockTableFull { lock, source };
     }
     Error::Database(source)
@@ -87,7 +87,7 @@ pub(in crate::lock) async fn classify<D: Driver>(
     call: &mut Call,
     source: DieselError,
 ) -> Error {
-    let lock = call.lock();
+    let lock = call.lock_name();
     if is_deadlock(&source) {
         return Error::Deadlock { lock, source };
     }

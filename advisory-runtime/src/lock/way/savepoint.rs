@@ -198,7 +198,7 @@ async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselErro
     }
     call.phase = Phase::Idle;
     if state == SessionState::HadFailed {
-        let lock = call.lock();
+        let lock = call.lock_name();
         return Error::InFailedTransaction { lock, source };
     }
     refusal::database(call, source)
@@ -233,7 +233,7 @@ async fn undo<D: Driver>(
         return match refusal::probe(conn, &source).await {
             // Diesel's own ROLLBACK ends it.
             SessionState::HadFailed => {
-                let lock = call.lock();
+                let lock = call.lock_name();
                 Error::InFailedTransaction { lock, source }
             }
             SessionState::Aborted => refusal::classify(conn, call, source).await,
@@ -245,7 +245,7 @@ async fn undo<D: Driver>(
             SessionState::Lost => Error::Database(source),
         };
     }
-    let lock = call.lock();
+    let lock = call.lock_name();
     match Marker::of(&source) {
         Some(Marker::NotAvailable) => call.not_available(),
         Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
@@ -283,7 +283,7 @@ async fn release_refused<D: Driver>(
     source: DieselError,
     is_ended: bool,
 ) -> Error {
-    let (lock, name) = (call.lock(), sql::savepoint(outer));
+    let (lock, name) = (call.lock_name(), sql::savepoint(outer));
     let is_body =
         is_ended || is_of_savepoint(&source, &name) || may_be_outside_transaction(&source);
     match roll_back(conn, outer).await {

@@ -201,7 +201,7 @@ async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselE
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
         || state == SessionState::Alive && pooler::is_pooled(conn, call.process).await;
     if is_pooled {
-        Error::PooledSession { lock: call.lock() }
+        Error::PooledSession { lock: call.lock_name() }
     } else if state == SessionState::HadFailed {
         had_failed(conn, call, source).await
     } else {
@@ -213,7 +213,7 @@ async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselE
 /// the test's. Nothing can be asked there, so the connection is closed.
 async fn had_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     call.close(conn).await;
-    let lock = call.lock();
+    let lock = call.lock_name();
     if is_in_test(call) {
         Error::InFailedTransaction { lock, source }
     } else {
@@ -276,7 +276,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
             return if is_in_test(call) {
                 refusal::database(call, source)
             } else {
-                Error::ForeignTransaction { lock: call.lock() }
+                Error::ForeignTransaction { lock: call.lock_name() }
             };
         }
         SessionState::Alive => {}
@@ -285,7 +285,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         || call.request.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
     if is_pooled && undone.is_ok() {
         call.phase = Phase::Idle;
-        return Error::PooledSession { lock: call.lock() };
+        return Error::PooledSession { lock: call.lock_name() };
     }
     let error = refusal::classify(conn, call, source).await;
     let may_go_on = matches!(error, Error::TimedOut { .. } | Error::Deadlock { .. });
@@ -364,7 +364,7 @@ async fn release_refused<D: Driver>(
     source: DieselError,
 ) -> Result<(), Error> {
     let message = &call.release_message();
-    let lock = call.lock();
+    let lock = call.lock_name();
     if Marker::of(&source) == Some(Marker::LockLost) {
         if let Some(restore) = call.restore_timeouts.take()
             && conn.execute(&restore).await.is_err()

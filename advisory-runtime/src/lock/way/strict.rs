@@ -98,7 +98,7 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     }
     // The session may hold the keys.
     call.close(conn).await;
-    let lock = call.lock();
+    let lock = call.lock_name();
     Err(match Marker::of(&source) {
         Some(Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         Some(Marker::PooledSession) => Error::PooledSession { lock },
@@ -110,7 +110,7 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
 /// error may have come between the two halves of the message, while the session holds the keys, and
 /// closes it.
 async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
-    let lock = call.lock();
+    let lock = call.lock_name();
     let marker = Marker::of(&source);
     if let Some(Marker::NotDeferrable | Marker::IsolationLevel) = marker {
         call.phase = Phase::Idle;

@@ -82,7 +82,7 @@ async fn refused<D: Driver>(
     };
     // The message was refused, so the session is idle again.
     call.phase = Phase::Idle;
-    let lock = call.lock();
+    let lock = call.lock_name();
     match Marker::of(&source) {
         Some(Marker::NotAvailable) => call.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
@@ -125,7 +125,7 @@ async fn commit_refused<D: Driver>(
     source: DieselError,
     is_ended: bool,
 ) -> Error {
-    let lock = call.lock();
+    let lock = call.lock_name();
     match refusal::probe(conn, &source).await {
         SessionState::Lost => return Error::CommitUnknown { lock, source },
         SessionState::Aborted | SessionState::HadFailed => {
