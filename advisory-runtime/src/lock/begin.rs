@@ -1,6 +1,6 @@
 //! Acquires locks, in either scope.
 
-use super::call::{Call, Phase, Way, answer_limit, inside};
+use super::call::{Call, CallPhase, Way, answer_limit, inside};
 use super::guard::{ConnAccessor, LockGuard};
 use super::lock_info::LockInfo;
 use super::poll::poll;
@@ -109,7 +109,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     match call.way {
         Way::Session => {
             call.checks.held(None, permit);
-            call.phase = Phase::Held;
+            call.phase = CallPhase::Held;
             return Ok(());
         }
         Way::Within(outer) | Way::Try(outer) => {
@@ -125,7 +125,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     debug::set_mark(conn, checks, depth).await;
     checks.held(Some(depth), permit);
     checks.statements = Statements::follow(conn);
-    call.phase = Phase::Held;
+    call.phase = CallPhase::Held;
     Ok(())
 }
 
@@ -147,13 +147,19 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),
         Ok(None) if !conn.is_broken() => None,
-        _ => return Err(Error::BrokenConnection { lock: call.lock_name() }),
+        _ => {
+            return Err(Error::BrokenConnection {
+                lock: call.lock_name(),
+            });
+        }
     };
     // The transaction that a test began does not count.
     let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let is_strict = request.isolation != Isolation::ReadCommitted;
     if is_inside && (call.way == Way::Session || request.refuses_nested || is_strict) {
-        return Err(Error::InTransaction { lock: call.lock_name() });
+        return Err(Error::InTransaction {
+            lock: call.lock_name(),
+        });
     }
     call.way = match (call.way, outer) {
         (Way::Session, _) => Way::Session,
@@ -161,7 +167,11 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
             Way::Try(outer)
         }
         (Way::Within(_), Some(outer)) if is_inside => Way::Within(outer),
-        (Way::Within(_), _) => return Err(Error::NotInTransaction { lock: call.lock_name() }),
+        (Way::Within(_), _) => {
+            return Err(Error::NotInTransaction {
+                lock: call.lock_name(),
+            });
+        }
         (_, Some(outer)) => Way::Savepoint(outer),
         (_, None) if is_strict => Way::Strict,
         (_, None) => Way::Transaction,

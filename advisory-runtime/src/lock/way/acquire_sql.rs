@@ -4,7 +4,7 @@ use super::message::Message;
 use crate::Request;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::random::random;
 use crate::sql::fail_unless;
 use crate::sql::try_lock::{TryLock, other_statement};
@@ -71,7 +71,7 @@ impl AcquireSql {
         conn: &mut D,
         call: &mut Call,
     ) -> QueryResult<QueryResult<bool>> {
-        call.phase = Phase::Open;
+        call.phase = CallPhase::Open;
         let message = &self.message;
         let sent = match &self.try_query {
             None => conn.execute(message).await.map(|()| Ok(true)),

@@ -14,7 +14,7 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 
 /// The time from the client's own bound until the server ends the session. A client that has not
 /// stopped needs it to roll back.
-const GRACE: Duration = Duration::from_secs(1);
+const SERVER_MARGIN: Duration = Duration::from_secs(1);
 
 /// A condition: another process than this one is the backend.
 pub(super) fn is_other_backend(process: i32) -> String {
@@ -310,12 +310,12 @@ impl Message {
         ));
     }
 
-    /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter
-    /// one or the server does not know the setting. It sets it to zero first, since a
+    /// A column that sets a timeout to `max_hold` and [`SERVER_MARGIN`], unless the session has a
+    /// shorter one or the server does not know the setting. It sets it to zero first, since a
     /// `transaction_timeout` that is already running does not change otherwise.
     pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, scope: Scope) {
         let local = scope == Scope::Xact;
-        let bound = milliseconds(max_hold.saturating_add(GRACE));
+        let bound = milliseconds(max_hold.saturating_add(SERVER_MARGIN));
         self.column(format_args!(
             "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
              OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR \
@@ -354,7 +354,7 @@ impl Message {
     /// is already running would not change.
     pub(super) fn set_xact_timeouts(&mut self, request: &Request) {
         if let Some(max_hold) = request.max_hold {
-            let bound = milliseconds(max_hold.saturating_add(GRACE));
+            let bound = milliseconds(max_hold.saturating_add(SERVER_MARGIN));
             let [idle, whole] = XACT_TIMEOUTS;
             self.continue_select();
             self.column(format_args!(

@@ -12,7 +12,7 @@ use crate::error::{
     Marker, is_connection_lost, is_interrupted, is_of_savepoint, is_outside_transaction,
     may_be_outside_transaction,
 };
-use crate::lock::call::{Call, Phase, Way};
+use crate::lock::call::{Call, CallPhase, Way};
 use crate::request::Scope;
 use crate::sql::own_locks::own_count;
 use crate::sql::try_lock::TryLock;
@@ -148,7 +148,7 @@ pub(super) async fn lock<D: Driver>(
         let released = conn.execute(&release_message(outer, false)).await;
         released.map_err(Error::Database)?;
     }
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     Ok(())
 }
 
@@ -167,13 +167,13 @@ pub(super) async fn try_lock<D: Driver>(
     if let Some(query) = TryLock::of(&call.request).filter(|_| may_be_direct)
         && debug::is_open(conn).await
     {
-        call.phase = Phase::Open;
+        call.phase = CallPhase::Open;
         let answer = conn.try_lock(query).await;
         call.record_time();
         match answer.and_then(|answer| query.is_taken(answer.as_deref())) {
             Ok(None) => {}
             Ok(Some(is_taken)) => {
-                call.phase = Phase::Idle;
+                call.phase = CallPhase::Idle;
                 return if is_taken {
                     Ok(())
                 } else {
@@ -189,14 +189,14 @@ pub(super) async fn try_lock<D: Driver>(
 /// Classifies the error of a try, which has failed the transaction unless it had failed before.
 async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     // A drop in the middle closes the connection, as in `refused`.
-    call.phase = Phase::Finishing;
+    call.phase = CallPhase::Finishing;
     let state = refusal::probe(conn, &source).await;
     if state == SessionState::Alive {
         // Diesel counts a transaction that the server does not have, or another statement has run
         // in it.
         conn.close(false);
     }
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     if state == SessionState::HadFailed {
         let lock = call.lock_name();
         return Error::InFailedTransaction { lock, source };
@@ -217,19 +217,19 @@ async fn refused<D: Driver>(
     };
     // A drop in the middle closes the connection, so that nobody takes the open transaction for its
     // own.
-    call.phase = Phase::Finishing;
-    let error = undo(conn, call, outer, source).await;
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Finishing;
+    let error = roll_back_and_classify(conn, call, outer, source).await;
+    call.phase = CallPhase::Idle;
     error
 }
 
-async fn undo<D: Driver>(
+async fn roll_back_and_classify<D: Driver>(
     conn: &mut D,
     call: &mut Call,
     outer: NonZeroU32,
     source: DieselError,
 ) -> Error {
-    if is_connection_lost(&source) || roll_back(conn, outer).await.is_err() {
+    if is_connection_lost(&source) || send_rollback(conn, outer).await.is_err() {
         return match refusal::probe(conn, &source).await {
             // Diesel's own ROLLBACK ends it.
             SessionState::HadFailed => {
@@ -284,9 +284,9 @@ async fn release_refused<D: Driver>(
     is_ended: bool,
 ) -> Error {
     let (lock, name) = (call.lock_name(), sql::savepoint(outer));
-    let is_body =
+    let may_be_ended_by_body =
         is_ended || is_of_savepoint(&source, &name) || may_be_outside_transaction(&source);
-    match roll_back(conn, outer).await {
+    match send_rollback(conn, outer).await {
         Ok(()) => mark_transaction_closed(conn, Some(outer)),
         Err(undone) if is_connection_lost(&undone) => {
             conn.status().set_in_error();
@@ -295,7 +295,9 @@ async fn release_refused<D: Driver>(
         Err(undone) => {
             // The savepoint is gone, and so may be the transaction that Diesel counts.
             conn.close(false);
-            if is_outside_transaction(&undone) || is_body && is_of_savepoint(&undone, &name) {
+            if is_outside_transaction(&undone)
+                || (may_be_ended_by_body && is_of_savepoint(&undone, &name))
+            {
                 return Error::TransactionEnded { lock };
             }
             if !is_of_savepoint(&undone, &name) {
@@ -314,9 +316,9 @@ async fn release_refused<D: Driver>(
 
 /// Rolls back to the savepoint of the call, and tries again after a cancel request or a timeout,
 /// which interrupts one message and says nothing of the savepoint.
-async fn roll_back<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()> {
+async fn send_rollback<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()> {
     let message = sql::rollback_to_savepoint(outer);
-    for _ in 0..TRIES {
+    for _ in 0..ROLLBACK_TRIES {
         match conn.execute(&message).await {
             Err(error) if is_interrupted(&error) && !is_outside_transaction(&error) => {}
             undone => return undone,
@@ -326,4 +328,4 @@ async fn roll_back<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()
 }
 
 /// The maximum number of interrupted rollbacks.
-const TRIES: usize = 16;
+const ROLLBACK_TRIES: usize = 16;

@@ -6,7 +6,7 @@ use super::message::{KEYS_PER_STATEMENT, LockTimeout, Message, is_other_backend,
 use super::refusal::{self, SessionState};
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::request::Scope;
 use crate::sql::own_locks::{is_held, own_count};
 use crate::sql::probe::fail_if;
@@ -154,7 +154,7 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
 }
 
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.phase = Phase::Open;
+    call.phase = CallPhase::Open;
     prepare(conn, call).await?;
     match acquire_sql(call).send(conn, call).await {
         // The message has set the timeouts, unless it was undone.
@@ -197,11 +197,13 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
 /// The error of a check, which comes before the request for the locks.
 async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     let state = refusal::probe(conn, &source).await;
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
         || state == SessionState::Alive && pooler::is_pooled(conn, call.process).await;
     if is_pooled {
-        Error::PooledSession { lock: call.lock_name() }
+        Error::PooledSession {
+            lock: call.lock_name(),
+        }
     } else if state == SessionState::HadFailed {
         had_failed(conn, call, source).await
     } else {
@@ -265,7 +267,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     };
     match refusal::probe(conn, &source).await {
         SessionState::Lost => {
-            call.phase = Phase::Idle;
+            call.phase = CallPhase::Idle;
             return Error::Database(source);
         }
         SessionState::HadFailed => return had_failed(conn, call, source).await,
@@ -276,7 +278,9 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
             return if is_in_test(call) {
                 refusal::database(call, source)
             } else {
-                Error::ForeignTransaction { lock: call.lock_name() }
+                Error::ForeignTransaction {
+                    lock: call.lock_name(),
+                }
             };
         }
         SessionState::Alive => {}
@@ -284,13 +288,15 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
         || call.request.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
     if is_pooled && undone.is_ok() {
-        call.phase = Phase::Idle;
-        return Error::PooledSession { lock: call.lock_name() };
+        call.phase = CallPhase::Idle;
+        return Error::PooledSession {
+            lock: call.lock_name(),
+        };
     }
     let error = refusal::classify(conn, call, source).await;
     let may_go_on = matches!(error, Error::TimedOut { .. } | Error::Deadlock { .. });
     if may_go_on && undone.is_ok() && holds_none(conn, call).await {
-        call.phase = Phase::Idle;
+        call.phase = CallPhase::Idle;
     } else {
         call.close(conn).await;
     }

@@ -11,7 +11,7 @@ use super::session::{check_none, check_pooler};
 use super::transaction::BEGIN;
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::request::Scope;
 use crate::sql::{self, lock_function, unlock_function};
 use crate::{Error, Isolation, Request, Wait};
@@ -64,7 +64,7 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
 }
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.phase = Phase::Open;
+    call.phase = CallPhase::Open;
     if call.request.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
@@ -113,12 +113,12 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     let lock = call.lock_name();
     let marker = Marker::of(&source);
     if let Some(Marker::NotDeferrable | Marker::IsolationLevel) = marker {
-        call.phase = Phase::Idle;
+        call.phase = CallPhase::Idle;
         return Error::ForeignTransaction { lock };
     }
     match refusal::probe(conn, &source).await {
         SessionState::Lost => {
-            call.phase = Phase::Idle;
+            call.phase = CallPhase::Idle;
             return Error::Database(source);
         }
         SessionState::HadFailed => {
@@ -142,7 +142,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         _ => false,
     };
     if may_go_on {
-        call.phase = Phase::Idle;
+        call.phase = CallPhase::Idle;
     } else {
         call.close(conn).await;
     }

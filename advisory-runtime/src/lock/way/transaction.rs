@@ -8,7 +8,7 @@ use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
     Marker, is_conflict, is_interrupted, is_rollback, is_same_answer, may_be_outside_transaction,
 };
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::request::Scope;
 use crate::sql::{self, ROLLBACK, try_lock::TryLock};
 use crate::{Error, Request, Wait, debug};
@@ -81,7 +81,7 @@ async fn refused<D: Driver>(
         Err(source) => source,
     };
     // The message was refused, so the session is idle again.
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     let lock = call.lock_name();
     match Marker::of(&source) {
         Some(Marker::NotAvailable) => call.not_available(),
