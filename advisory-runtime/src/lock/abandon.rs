@@ -18,7 +18,7 @@ impl Call {
             && let Some(around) = Dropped::around(std::ptr::from_mut(conn).addr())
         {
             if self.way == Way::Session {
-                around.push(self.release_message());
+                around.push(self.release_locks_sql());
             }
             self.phase = CallPhase::Idle;
         }
@@ -31,7 +31,7 @@ impl Call {
     /// cancels its running statement, and rolls a blocking connection back.
     pub(super) fn abandon<D: Driver>(&mut self, conn: &mut D) {
         let phase = std::mem::replace(&mut self.phase, CallPhase::Idle);
-        let release = (self.way == Way::Session).then(|| self.release_message());
+        let release = (self.way == Way::Session).then(|| self.release_locks_sql());
         conn.abandon(self.outer, release.as_deref(), phase.is_cancellable());
     }
 

@@ -225,7 +225,7 @@ impl Call {
 
     /// SQL that restores the session's own timeouts and then releases session-level locks. In the
     /// other order, an interruption after the release would hide that the locks were held.
-    pub(super) fn release_message(&self) -> String {
+    pub(super) fn release_locks_sql(&self) -> String {
         let permit = self.permit.as_ref().map(std::slice::from_ref);
         let keys = permit.unwrap_or(&self.request.keys);
         let release = release_keys(keys, self.request.mode, self.process);

@@ -89,7 +89,7 @@ pub(super) fn undo_message(call: &Call) -> String {
     };
     statements.extend(call.dropped.take());
     if call.way == Way::Session {
-        statements.push(call.release_message());
+        statements.push(call.release_locks_sql());
     }
     statements.join(";")
 }

@@ -71,7 +71,7 @@ pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
 
 /// Returns the condition that the backend of this connection is not this process. It is always true
 /// for a negative number, which no process has.
-pub(crate) fn is_not_backend(process: i32) -> String {
+pub(crate) fn not_backend_sql(process: i32) -> String {
     format!("NOT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}")
 }
 

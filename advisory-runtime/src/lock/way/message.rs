@@ -17,18 +17,18 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 const SERVER_MARGIN: Duration = Duration::from_secs(1);
 
 /// A condition: another process than this one is the backend.
-pub(super) fn is_other_backend(process: i32) -> String {
+pub(super) fn other_backend_sql(process: i32) -> String {
     format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}")
 }
 
 /// A condition: the session is not the client's own. The setting `advisory.pooler` is
 /// `transaction`, or another process is the backend, if this one is known. A setting that does not
 /// exist is NULL, and so is its comparison.
-pub(super) fn is_pooled(process: Option<i32>) -> String {
-    let is_other = process.map(|process| format!(" OR {}", is_other_backend(process)));
+pub(super) fn pooled_session_sql(process: Option<i32>) -> String {
+    let other_backend = process.map(|process| format!(" OR {}", other_backend_sql(process)));
     format!(
         "pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'{}",
-        is_other.unwrap_or_default()
+        other_backend.unwrap_or_default()
     )
 }
 
@@ -39,27 +39,32 @@ fn at_rows(request: &Request) -> Option<&'static str> {
     request.at.as_ref().map(|_| count)
 }
 
-/// The arguments of a lock function. If the condition is true, the statement fails with
-/// [`Marker::PooledSession`] while it computes them, so the function is not called.
+/// The arguments of a lock function, after a check while the statement computes them.
 ///
 /// The key is a text because only a text can be either a number or the marker. It is converted when
 /// the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted would
 /// fail in every plan.
-struct OwnArguments<'a>(Key, Option<&'a str>);
+struct CheckedArguments<'a> {
+    key: Key,
+    /// A condition under which the statement fails with [`Marker::PooledSession`], so that the
+    /// function is not called: [`other_backend_sql`] or [`pooled_session_sql`], or the one of
+    /// [`at_rows`], which is never true.
+    fails_if: Option<&'a str>,
+}
 
-impl fmt::Display for OwnArguments<'_> {
+impl fmt::Display for CheckedArguments<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(key, Some(is_pooled)) = *self else {
-            return Arguments(self.0).fmt(f);
+        let Some(fails_if) = self.fails_if else {
+            return Arguments(self.key).fmt(f);
         };
-        let (number, kind, second) = match key {
+        let (number, kind, second) = match self.key {
             Key::BigInt(key) => (key, "bigint", None),
             Key::IntInt(first, second) => (first.into(), "int", Some(second)),
         };
         let pooled = Marker::PooledSession.text();
         write!(
             f,
-            "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '{number}' END AS {kind})"
+            "CAST(CASE WHEN {fails_if} THEN '{pooled}' ELSE '{number}' END AS {kind})"
         )?;
         second.map_or(Ok(()), |second| write!(f, ",{second}"))
     }
@@ -77,11 +82,14 @@ pub(super) enum LockTimeout {
 /// at the first key that is held.
 fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
     let lock = try_function(scope, request.mode);
-    let (is_other, at_rows) = (process.map(is_other_backend), at_rows(request));
+    let (other_backend, at_rows) = (process.map(other_backend_sql), at_rows(request));
     let mut sql = String::new();
     for (index, key) in request.keys.iter().enumerate() {
-        let is_other = is_other.as_deref().filter(|_| index == 0);
-        let key = OwnArguments(*key, is_other.or(at_rows));
+        let other_backend = other_backend.as_deref().filter(|_| index == 0);
+        let key = CheckedArguments {
+            key: *key,
+            fails_if: other_backend.or(at_rows),
+        };
         let and = if index == 0 { "" } else { " AND " };
         put!(sql, "{and}{lock}({key})");
     }
@@ -92,10 +100,13 @@ fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
 /// none is free.
 fn try_permits(request: &Request, scope: Scope, process: Option<i32>) -> String {
     let lock = try_function(scope, request.mode);
-    let is_other = process.map(is_other_backend);
+    let other_backend = process.map(other_backend_sql);
     let mut sql = String::from("CASE");
     for (index, key) in request.permits.iter().enumerate() {
-        let key = OwnArguments(*key, is_other.as_deref().filter(|_| index == 0));
+        let key = CheckedArguments {
+            key: *key,
+            fails_if: other_backend.as_deref().filter(|_| index == 0),
+        };
         put!(sql, " WHEN {lock}({key}) THEN {}", index + 1);
     }
     sql + " ELSE 0 END"
@@ -139,7 +150,7 @@ impl Message {
     /// Asks for the keys of the open transaction without waiting. It returns a row if it took them;
     /// with permits, the number of rows is the position of the one that it took. After the comment
     /// it has no trace: each text is prepared.
-    pub(super) fn try_select(request: &Request) -> String {
+    pub(super) fn xact_try_sql(request: &Request) -> String {
         if !request.permits.is_empty() {
             let position = try_permits(request, Scope::Xact, None);
             return format!("SELECT 1 FROM pg_catalog.generate_series(1,{position})");
@@ -151,9 +162,9 @@ impl Message {
         }
     }
 
-    /// Like [`try_select`](Self::try_select), for session-level locks, with the comment. It returns
+    /// Like [`xact_try_sql`](Self::xact_try_sql), for session-level locks, with the comment. It returns
     /// one text: `tag`, then the number of rows. It fails if `process` is not the backend.
-    pub(super) fn try_session(request: &Request, process: Option<i32>, tag: &str) -> String {
+    pub(super) fn session_try_sql(request: &Request, process: Option<i32>, tag: &str) -> String {
         let comment = Self::comment(request);
         if !request.permits.is_empty() {
             let position = try_permits(request, Scope::Session, process);
@@ -211,13 +222,13 @@ impl Message {
     }
 
     /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's
-    /// budget. It fails if `is_pooled` is true.
+    /// budget. It fails if the condition `fails_if` is true.
     pub(super) fn select_locks(
         &mut self,
         request: &Request,
         scope: Scope,
         after: LockTimeout,
-        is_pooled: Option<&str>,
+        fails_if: Option<&str>,
     ) {
         let lock = lock_function(scope, request.mode);
         let restores = after == LockTimeout::Restore;
@@ -250,8 +261,11 @@ impl Message {
                     self.push_remaining(milliseconds(wait));
                 }
             }
-            let is_pooled = is_pooled.filter(|_| index == 0);
-            let key = OwnArguments(*key, is_pooled.or(at_rows));
+            let fails_if = fails_if.filter(|_| index == 0);
+            let key = CheckedArguments {
+                key: *key,
+                fails_if: fails_if.or(at_rows),
+            };
             self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
@@ -273,14 +287,17 @@ impl Message {
     /// Calls a function that does not wait for each key. The columns are added to the open `SELECT`
     /// if all keys fit in. The message fails if `process` is not the backend.
     pub(super) fn call_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
-        let is_other = process.map(is_other_backend);
+        let other_backend = process.map(other_backend_sql);
         for (index, key) in request.keys.iter().enumerate() {
             if request.keys.len() <= KEYS_PER_STATEMENT {
                 self.continue_select();
             } else if index % KEYS_PER_STATEMENT == 0 {
                 self.select();
             }
-            let key = OwnArguments(*key, is_other.as_deref().filter(|_| index == 0));
+            let key = CheckedArguments {
+                key: *key,
+                fails_if: other_backend.as_deref().filter(|_| index == 0),
+            };
             self.column(format_args!("{function}({key})"));
         }
     }

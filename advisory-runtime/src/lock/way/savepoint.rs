@@ -36,7 +36,7 @@ enum Snapshot {
 
 /// Sets the savepoint and takes the keys, or asks for them. For a lock without a body, a message
 /// that waits also releases the savepoint, so that the outer transaction holds the keys.
-fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql {
+fn savepoint_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql {
     let request = &call.request;
     let mut message = open_message(outer, request, snapshot);
     let try_query = if request.budget() == Wait::Never {
@@ -56,7 +56,7 @@ fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql
         message.push_timeout(XACT_TIMEOUTS[0], max_hold, Scope::Xact);
     }
     if matches!(call.way, Way::Within(_)) && try_query.is_none() {
-        message.statement(&release_message(outer, false));
+        message.statement(&release_savepoint_sql(outer, false));
     }
     AcquireSql {
         message: message.into_text().into(),
@@ -92,13 +92,13 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
     message
 }
 
-/// The settings that `max_hold` changes, and [`release_message`] restores.
+/// The settings that `max_hold` changes, and [`release_savepoint_sql`] restores.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
 
 /// Keeps what the body did; the keys stay locked until the end of the outer transaction. The
 /// savepoint is released last, so that it can still be rolled back if a setting cannot be restored.
 /// After `RESET ALL` in the body there is nothing to restore.
-fn release_message(outer: NonZeroU32, is_bounded: bool) -> String {
+fn release_savepoint_sql(outer: NonZeroU32, is_bounded: bool) -> String {
     let mut sql = String::new();
     if is_bounded {
         for setting in BOUNDING {
@@ -132,9 +132,10 @@ async fn begin_under<D: Driver>(
     outer: NonZeroU32,
     snapshot: Snapshot,
 ) -> Result<(), Error> {
-    match acquire_sql(outer, call, snapshot).send(conn, call).await {
-        Ok(Ok(true)) => Ok(()),
-        sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
+    match savepoint_sql(outer, call, snapshot).send(conn, call).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(refusal::missed(call)),
+        Err(error) => Err(Box::pin(refused(conn, call, outer, error.into_source())).await),
     }
 }
 
@@ -145,7 +146,7 @@ pub(super) async fn lock<D: Driver>(
 ) -> Result<(), Error> {
     begin(conn, call, outer).await?;
     if call.request.budget() == Wait::Never {
-        let released = conn.execute(&release_message(outer, false)).await;
+        let released = conn.execute(&release_savepoint_sql(outer, false)).await;
         released.map_err(Error::Database)?;
     }
     call.phase = CallPhase::Idle;
@@ -209,12 +210,8 @@ async fn refused<D: Driver>(
     conn: &mut D,
     call: &mut Call,
     outer: NonZeroU32,
-    sent: QueryResult<QueryResult<bool>>,
+    source: DieselError,
 ) -> Error {
-    let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(call),
-        Ok(Err(source)) | Err(source) => source,
-    };
     // A drop in the middle closes the connection, so that nobody takes the open transaction for its
     // own.
     call.phase = CallPhase::Finishing;
@@ -259,7 +256,7 @@ pub(super) async fn release<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    let message = release_message(outer, call.request.max_hold.is_some());
+    let message = release_savepoint_sql(outer, call.request.max_hold.is_some());
     let depth = outer.saturating_add(1);
     if let Err(source) = debug::check_mark(conn, &call.checks, depth).await {
         let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);

@@ -2,7 +2,9 @@
 
 use super::acquire_sql::{AcquireSql, AnswerTag};
 use super::client_check::CLIENT_CHECK;
-use super::message::{KEYS_PER_STATEMENT, LockTimeout, Message, is_other_backend, is_pooled};
+use super::message::{
+    KEYS_PER_STATEMENT, LockTimeout, Message, other_backend_sql, pooled_session_sql,
+};
 use super::refusal::{self, SessionState};
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
@@ -32,10 +34,10 @@ const fn is_in_test(call: &Call) -> bool {
 ///
 /// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
 /// backend.
-fn acquire_sql(call: &Call) -> AcquireSql {
+fn session_sql(call: &Call) -> AcquireSql {
     let (request, is_test, process) = (&call.request, is_in_test(call), call.process);
     if request.budget() == Wait::Never {
-        return AcquireSql::try_session(if is_test { SAVEPOINT } else { "" });
+        return AcquireSql::session_try(if is_test { SAVEPOINT } else { "" });
     }
     let mut message = Message::new(request);
     if is_test {
@@ -44,12 +46,12 @@ fn acquire_sql(call: &Call) -> AcquireSql {
     if request.max_hold.is_some() {
         message.select_client_check(Scope::Session);
     }
-    let is_pooled = process.map(is_other_backend);
-    let is_pooled = is_pooled.as_deref();
+    let other_backend = process.map(other_backend_sql);
+    let fails_if = other_backend.as_deref();
     if let [_] = *request.keys {
-        message.select_locks(request, Scope::Session, LockTimeout::Leave, is_pooled);
+        message.select_locks(request, Scope::Session, LockTimeout::Leave, fails_if);
     } else {
-        message.select_locks(request, Scope::Xact, LockTimeout::Leave, is_pooled);
+        message.select_locks(request, Scope::Xact, LockTimeout::Leave, fails_if);
         let lock = lock_function(Scope::Session, request.mode);
         message.call_each(request, lock, None);
     }
@@ -127,7 +129,7 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
 /// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if
 /// `process` is not the backend.
 pub(super) fn check_pooler(process: Option<i32>) -> String {
-    fail_if(&is_pooled(process), Marker::PooledSession)
+    fail_if(&pooled_session_sql(process), Marker::PooledSession)
 }
 
 /// Returns whether a call that was refused because of a pooler can be repeated: if the setting
@@ -155,19 +157,19 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
 
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     call.phase = CallPhase::Open;
-    prepare(conn, call).await?;
-    match acquire_sql(call).send(conn, call).await {
+    prepare_session(conn, call).await?;
+    match session_sql(call).send(conn, call).await {
         // The message has set the timeouts, unless it was undone.
-        Ok(Ok(true)) if call.request.budget() != Wait::Never && !is_in_test(call) => Ok(()),
-        Ok(Ok(true)) if call.request.budget() != Wait::Never => Box::pin(bound(conn, call)).await,
-        Ok(Ok(is_taken)) => Box::pin(after_try(conn, call, is_taken)).await,
-        Ok(Err(source)) | Err(source) => Err(Box::pin(refused(conn, call, source)).await),
+        Ok(true) if call.request.budget() != Wait::Never && !is_in_test(call) => Ok(()),
+        Ok(true) if call.request.budget() != Wait::Never => Box::pin(bound(conn, call)).await,
+        Ok(is_taken) => Box::pin(after_try(conn, call, is_taken)).await,
+        Err(error) => Err(Box::pin(refused(conn, call, error.into_source())).await),
     }
 }
 
 /// Reads the setting `advisory.pooler`, in the first call of the process, and saves the timeouts
 /// that a call with `max_hold` changes.
-async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+async fn prepare_session<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
     let is_checked = IS_CHECKED.load(Ordering::Relaxed);
     if is_checked && call.request.max_hold.is_none() {
@@ -175,8 +177,8 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
     }
     Box::pin(async {
         if !is_checked {
-            let pooled = check_pooler(call.process);
-            if let Err(source) = check(conn, call, &pooled).await {
+            let check_pooler = check_pooler(call.process);
+            if let Err(source) = check(conn, call, &check_pooler).await {
                 return Err(check_refused(conn, call, source).await);
             }
             IS_CHECKED.store(true, Ordering::Relaxed);
@@ -199,7 +201,7 @@ async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselE
     let state = refusal::probe(conn, &source).await;
     call.phase = CallPhase::Idle;
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || state == SessionState::Alive && pooler::is_pooled(conn, call.process).await;
+        || state == SessionState::Alive && pooler::has_other_backend(conn, call.process).await;
     if is_pooled {
         Error::PooledSession {
             lock: call.lock_name(),
@@ -286,7 +288,8 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         SessionState::Alive => {}
     }
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || call.request.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
+        || call.request.budget() == Wait::Never
+            && pooler::has_other_backend(conn, call.process).await;
     if is_pooled && undone.is_ok() {
         call.phase = CallPhase::Idle;
         return Error::PooledSession {
@@ -323,7 +326,7 @@ pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     if released.is_ok() {
         released = match unlock_query(call) {
             Some(query) => release_prepared(conn, call, query).await,
-            None => conn.execute(&call.release_message()).await,
+            None => conn.execute(&call.release_locks_sql()).await,
         };
     }
     match released {
@@ -357,7 +360,7 @@ async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -
         Err(source) if has_only_message(&source) => Some(source),
         Err(source) => return Err(source),
     };
-    let message = call.release_message();
+    let message = call.release_locks_sql();
     match (Box::pin(conn.execute(&message)).await, source) {
         (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => Err(source),
         (released, _) => released,
@@ -369,7 +372,7 @@ async fn release_refused<D: Driver>(
     call: &mut Call,
     source: DieselError,
 ) -> Result<(), Error> {
-    let message = &call.release_message();
+    let message = &call.release_locks_sql();
     let lock = call.lock_name();
     if Marker::of(&source) == Some(Marker::LockLost) {
         if let Some(restore) = call.restore_timeouts.take()

@@ -5,7 +5,7 @@
 //! follows, which ends like any other.
 
 use super::acquire_sql::AcquireSql;
-use super::message::{LockTimeout, Message, is_pooled};
+use super::message::{LockTimeout, Message, pooled_session_sql};
 use super::refusal::{self, SessionState};
 use super::session::{check_none, check_pooler};
 use super::transaction::BEGIN;
@@ -22,12 +22,17 @@ use diesel::result::Error as DieselError;
 ///
 /// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
 /// backend.
-fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
+fn strict_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     let mut message = Message::new(request);
     message.statement(BEGIN);
     message.select_own_client_check(request);
-    let is_pooled = is_pooled(process);
-    message.select_locks(request, Scope::Xact, LockTimeout::Leave, Some(&is_pooled));
+    let pooled_session = pooled_session_sql(process);
+    message.select_locks(
+        request,
+        Scope::Xact,
+        LockTimeout::Leave,
+        Some(&pooled_session),
+    );
     let lock = lock_function(Scope::Session, request.mode);
     message.call_each(request, lock, None);
     message.statement("COMMIT");
@@ -68,10 +73,10 @@ pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<()
     if call.request.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
-    let acquire = acquire_sql(&call.request, call.process);
+    let acquire = strict_sql(&call.request, call.process);
     match acquire.send(conn, call).await {
         Ok(_) => Ok(()),
-        Err(source) => Err(refused(conn, call, source).await),
+        Err(error) => Err(refused(conn, call, error.into_source()).await),
     }
 }
 
@@ -85,13 +90,13 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     if let Err(source) = conn.execute(&check).await {
         return Err(refused(conn, call, source).await);
     }
-    let source = match AcquireSql::try_session("").send(conn, call).await {
-        Ok(Ok(false)) => return Err(refusal::missed(call)),
-        Ok(Ok(true)) => match conn.execute(&open_message(call)).await {
+    let source = match AcquireSql::session_try("").send(conn, call).await {
+        Ok(false) => return Err(refusal::missed(call)),
+        Ok(true) => match conn.execute(&open_message(call)).await {
             Ok(()) => return Ok(()),
             Err(source) => source,
         },
-        Ok(Err(source)) | Err(source) => source,
+        Err(error) => error.into_source(),
     };
     if is_connection_lost(&source) {
         return Err(refused(conn, call, source).await);
