@@ -39,7 +39,7 @@ pub(super) async fn take_recorded<D: Driver>(conn: &mut D, call: &mut Call) -> R
 }
 
 async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    prepare(conn, call)?;
+    choose_way(conn, call)?;
     let limit = answer_limit(&call.request);
     let taken = D::timeout(limit, pin!(take_inner(conn, call))).await;
     close_unanswered(conn, call, taken).await
@@ -75,6 +75,7 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
     accessor: ConnAccessor<O, D>,
     request: Request,
 ) -> Result<LockInfo<D>, Error> {
+    // `choose_way` sets the depth.
     let within = Way::Within(NonZeroU32::MIN);
     let mut telemetry = request.telemetry(within.scope());
     let mut guard = LockGuard::new(owner, accessor, within, request);
@@ -129,8 +130,8 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     Ok(())
 }
 
-/// Refuses a call that cannot succeed, without asking the server, and chooses the way.
-pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+/// Chooses the call's way, or refuses a call that cannot succeed. It does not ask the server.
+pub(super) fn choose_way<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let request = &call.request;
     if request.keys.is_empty() {
         let (lock, slice) = (call.lock_name(), "keys");

@@ -1,6 +1,6 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use super::client_check::{self, CLIENT_CHECK};
+use super::client_check::{self, CLIENT_CHECK, IS_LINUX};
 use crate::error::Marker;
 use crate::request::Scope;
 use crate::sql::{Arguments, lock_function, put, try_function};
@@ -16,7 +16,9 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 /// stopped needs it to roll back.
 const SERVER_MARGIN: Duration = Duration::from_secs(1);
 
-/// A condition: another process than this one is the backend.
+/// A condition: another process than this one is the backend. Like
+/// [`not_backend_sql`](crate::sql::probe::not_backend_sql), in other words, by which tests tell the
+/// statements that take locks from the checks before them.
 pub(super) fn other_backend_sql(process: i32) -> String {
     format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}")
 }
@@ -315,14 +317,14 @@ impl Message {
 
     /// Begins a `SELECT` with a column that makes the server notice the death of the client while a
     /// later statement runs: to the end of the transaction or, for [`Scope::Session`], until the
-    /// release of the lock restores it. It does nothing if the session has a value already, and on
-    /// platforms other than Linux, not all of which support it.
+    /// release of the lock restores it. It does nothing if the session has a value already, or if
+    /// the server does not run on Linux.
     pub(super) fn select_client_check(&mut self, scope: Scope) {
         let local = scope == Scope::Xact;
         self.select();
         self.column(format_args!(
             "CASE WHEN pg_catalog.current_setting('{CLIENT_CHECK}',true) OPERATOR(pg_catalog.=) '0' \
-             AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
+             AND {IS_LINUX} \
              THEN pg_catalog.set_config('{CLIENT_CHECK}','1000',{local}) END"
         ));
     }
@@ -349,7 +351,7 @@ impl Message {
         if request.max_hold.is_some() {
             self.select();
             self.column(format_args!(
-                "CASE WHEN pg_catalog.version() OPERATOR(pg_catalog.~~) '%linux%' \
+                "CASE WHEN {IS_LINUX} \
                  THEN pg_catalog.set_config('{CLIENT_CHECK}','1000',true) END"
             ));
         }
