@@ -41,7 +41,8 @@ fn at_rows(request: &Request) -> Option<&'static str> {
     request.at.as_ref().map(|_| count)
 }
 
-/// The arguments of a lock function, after a check while the statement computes them.
+/// The arguments of a lock function. With `fails_if`, the statement checks that condition while it
+/// computes them.
 ///
 /// The key is a text because only a text can be either a number or the marker. It is converted when
 /// the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted would
@@ -164,8 +165,8 @@ impl Message {
         }
     }
 
-    /// Like [`xact_try_sql`](Self::xact_try_sql), for session-level locks, with the comment. It returns
-    /// one text: `tag`, then the number of rows. It fails if `process` is not the backend.
+    /// Like [`xact_try_sql`](Self::xact_try_sql), for session-level locks, with the comment. It
+    /// returns one text: `tag`, then the number of rows. It fails if `process` is not the backend.
     pub(super) fn session_try_sql(request: &Request, process: Option<i32>, tag: &str) -> String {
         let comment = Self::comment(request);
         if !request.permits.is_empty() {

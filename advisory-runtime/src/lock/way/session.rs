@@ -201,7 +201,7 @@ async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselE
     let state = refusal::probe(conn, &source).await;
     call.phase = CallPhase::Idle;
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || state == SessionState::Alive && pooler::has_other_backend(conn, call.process).await;
+        || (state == SessionState::Alive && pooler::has_other_backend(conn, call.process).await);
     if is_pooled {
         Error::PooledSession {
             lock: call.lock_name(),
@@ -288,8 +288,8 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         SessionState::Alive => {}
     }
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || call.request.budget() == Wait::Never
-            && pooler::has_other_backend(conn, call.process).await;
+        || (call.request.budget() == Wait::Never
+            && pooler::has_other_backend(conn, call.process).await);
     if is_pooled && undone.is_ok() {
         call.phase = CallPhase::Idle;
         return Error::PooledSession {
