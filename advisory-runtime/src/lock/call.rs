@@ -82,7 +82,7 @@ pub(super) enum CallPhase {
     Open,
     /// The locks, and the body's statements.
     Held,
-    /// The call is ending without the body's changes, or because the locks were refused to it inside
+    /// The call is ending: without the body's changes, or because it was refused its locks inside
     /// an open transaction. If it is dropped, the statement that runs is not cancelled.
     Finishing,
     /// Like `Finishing`, for an end that keeps the body's changes.
