@@ -19,8 +19,8 @@ type Statement = Box<dyn FnOnce(&mut PgConnection) + Send>;
 pub(super) struct OnThread(mpsc::Sender<Statement>);
 
 impl OnThread {
-    /// Gets a connection of the pool; with `is_fresh` a new one outside of it, if the pool opens one.
-    /// If the caller has stopped waiting, the connection returns to the pool at once.
+    /// Gets a connection of the pool; with `is_fresh` a new one outside of it, if the pool opens
+    /// one. If the caller has stopped waiting, the connection returns to the pool at once.
     pub(super) async fn connect(pool: Arc<dyn AnyPool>, is_fresh: bool) -> Result<Self, PoolError> {
         let (connected, connection) = oneshot::channel();
         start(move || {

@@ -134,7 +134,7 @@ impl<'n> Graph<'n> {
     /// The error of a call that closes a cycle. `None` if it closes none, or if the server sees it.
     fn deadlock(&self, waiting: &Waiting, request: &Request) -> Option<Error> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
-        let lock = request.lock();
+        let lock = request.lock_name();
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
         // The server sees the wait of a session, with the locks that this session holds.
@@ -252,7 +252,7 @@ pub(super) async fn wait<D: Driver>(
     }
     let mut held = held_meanwhile(Some(std::ptr::from_mut(conn).addr()));
     if waits_for_itself(conn, request, &held).await {
-        let lock = request.lock();
+        let lock = request.lock_name();
         return Err(Error::SelfDeadlock { lock });
     }
     if locks.has_turn {

@@ -110,7 +110,7 @@ impl Driver for PgConnection {
 
     fn close(&mut self, _: bool) {
         // A cancel request can hit this message too.
-        for _ in 0..TRIES {
+        for _ in 0..CLOSE_TRIES {
             // Always an error: the last statement fails on purpose.
             match self.batch_execute(sql::POISON) {
                 Err(error) if is_interrupted(&error) => {}
@@ -124,4 +124,4 @@ impl Driver for PgConnection {
 }
 
 /// How often to send the message that closes a session. Each cancel request interrupts one.
-const TRIES: usize = 16;
+const CLOSE_TRIES: usize = 16;

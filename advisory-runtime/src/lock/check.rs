@@ -39,7 +39,8 @@ impl LockInfo<diesel_async::AsyncPgConnection> {
     ///
     /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
     /// the lock's mode. With [permits](crate::Request::permits) it must hold the permit that was
-    /// taken. Behind a pooler that does not track prepared statements, any permit of the lock will do.
+    /// taken. Behind a pooler that does not track prepared statements, any permit of the lock will
+    /// do.
     ///
     /// # Errors
     ///

@@ -275,7 +275,7 @@ impl<C, D: Driver> Drop for OwnedLockGuard<C, D> {
 impl<C, D: Driver> fmt::Debug for OwnedLockGuard<C, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedLockGuard")
-            .field("lock", &self.call.lock())
+            .field("lock", &self.call.lock_name())
             .finish_non_exhaustive()
     }
 }

@@ -2,5 +2,5 @@
 -- than the statement may wait, so that it cannot expire during the wait; `end_all.sql` decides the other cases.
 UPDATE {table}
 SET {set}{changes}
-WHERE ({key}) = (:key) AND {by} = {holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) AND {is_durable}
+WHERE ({key}) = (:key) AND {by} = {holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) AND {make_durable}
 RETURNING {is_prompt}
