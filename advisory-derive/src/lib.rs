@@ -111,8 +111,9 @@ use site::lock::LockSite;
 /// element.
 ///
 /// Different values never render the same key; a pattern with placeholders that cannot be
-/// distinguished does not compile. Filters change the key but not the argument. The number of a key
-/// is the first eight bytes of the SHA-256 of its text. `guide::keys` describes the language.
+/// distinguished does not compile. Filters change the key but not the argument. By default, the
+/// number of a key is the first eight bytes of the SHA-256 of its text. `guide::keys` describes the
+/// language.
 ///
 /// # Locking
 ///
@@ -163,9 +164,9 @@ use site::lock::LockSite;
 ///
 /// Dropping the future closes the connection: no lock, no open transaction and, without a pooler,
 /// no waiting backend is left. A pool replaces the connection; on a connection of your own, every
-/// further locked call returns `BrokenConnection`. To limit the time of a call, write `wait` and
-/// `max_hold`, which keep the connection open unless a statement of the body is running when
-/// `max_hold` ends. After a drop during the commit it is not known whether the commit happened.
+/// further locked call returns `BrokenConnection`. To limit the time of a call and keep its
+/// connection, write `wait` and `max_hold`: see `guide::cancellation`. After a drop during the commit
+/// it is not known whether the commit happened.
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(Attribute::Lock, args, item)

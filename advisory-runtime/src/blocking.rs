@@ -2,9 +2,9 @@
 //!
 //! `#[advisory_lock]` on a plain `fn` expands to calls of these functions. Each function sends the
 //! statements, returns the errors and gives the guarantees of the async function of its name, with
-//! two differences. A blocking body cannot be dropped, so `max_hold` is checked when it returns, and
-//! a commit that comes too late is refused. And nothing is cancelled, because no statement runs when
-//! a panic unwinds through the call.
+//! two differences. A blocking body cannot be dropped, so `max_hold` is checked when it returns,
+//! and a commit that comes too late is refused. And nothing is cancelled, because no statement runs
+//! when a panic unwinds through the call.
 //!
 //! ```
 //! # #[cfg(feature = "postgres")]

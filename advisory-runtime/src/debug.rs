@@ -107,7 +107,7 @@ pub(crate) async fn before_begin<D: Driver>(
             .execute(&sql::probe::check_session(checks.needs_session))
             .await
     {
-        let lock = request.lock();
+        let lock = request.lock_name();
         match Marker::of(&error) {
             Some(Marker::Standby) => return Err(Error::Standby { lock }),
             Some(Marker::PooledSession) => return Err(Error::PooledSession { lock }),

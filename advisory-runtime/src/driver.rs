@@ -30,8 +30,7 @@ pub(crate) use timer_thread::timeout;
 use crate::sql::try_lock::TryLock;
 use crate::sql::unlock::Unlock;
 use diesel::QueryResult;
-use diesel::connection::Instrumentation;
-use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
+use diesel::connection::{Instrumentation, TransactionDepthChange, TransactionManagerStatus};
 use std::num::NonZeroU32;
 use std::time::Duration;
 

@@ -53,8 +53,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Error {
     /// Another session holds the lock, and the call does not wait
-    /// ([`Wait::Never`](crate::Wait::Never)). It has no SQLSTATE, because `pg_try_advisory_*` returns
-    /// `false`. The body did not run.
+    /// ([`Wait::Never`](crate::Wait::Never)). It has no SQLSTATE, because `pg_try_advisory_*`
+    /// returns `false`. The body did not run.
     #[non_exhaustive]
     NotAvailable {
         /// The key pattern, or the key.

@@ -49,7 +49,8 @@ use std::fmt;
 use std::time::Duration;
 use step::OnStep;
 
-/// The default key of the lock, which is derived from the text `diesel_migrations`. It never changes.
+/// The default key of the lock, which is derived from the text `diesel_migrations`. It never
+/// changes.
 ///
 /// In SQL: `('x' || encode(substring(sha256('diesel_migrations') FOR 8), 'hex'))::bit(64)::bigint`.
 /// Locks belong to a database, so programs with databases of their own do not wait for each other.
@@ -93,7 +94,8 @@ pub struct Report {
 ///     Migrator::new(MIGRATIONS)
 ///         .and(billing::MIGRATIONS)
 ///         .wait(Duration::from_secs(120))
-///         .on_step(|step| eprintln!("{step}")) // waiting for process 4711 (`booking-service`, for 12 s)
+///         // waiting for process 4711 (`booking-service`, for 12 s)
+///         .on_step(|step| eprintln!("{step}"))
 ///         .run(url)
 ///         .await
 /// }

@@ -10,11 +10,15 @@
 //! use advisory_runtime::monitor::{self, Names};
 //! use diesel_async::AsyncPgConnection;
 //!
-//! async fn who_waits(conn: &mut AsyncPgConnection, names: &Names) -> Result<(), advisory_runtime::Error> {
+//! async fn who_waits(
+//!     conn: &mut AsyncPgConnection,
+//!     names: &Names,
+//! ) -> Result<(), advisory_runtime::Error> {
 //!     for lock in monitor::locks(conn, names).await?.locks {
 //!         let name = lock.names.first().map_or("?", |name| &name.key);
 //!         for waiter in &lock.waiters {
-//!             eprintln!("{} waits for {name}, behind {:?}: {:?}", waiter.pid, waiter.held_by, waiter.waited);
+//!             let (pid, holders) = (waiter.pid, &waiter.held_by);
+//!             eprintln!("{pid} waits for {name}, behind {holders:?}: {:?}", waiter.waited);
 //!         }
 //!     }
 //!     Ok(())
@@ -40,7 +44,8 @@
 //! The message with which a locked call asks for its lock begins with a comment:
 //!
 //! ```sql
-//! /*advisory:booking:<tenant_id>:<day>*/;SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;
+//! /*advisory:booking:<tenant_id>:<day>*/;
+//! SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;
 //! SELECT pg_catalog.pg_advisory_xact_lock(-4814109257161839213);BEGIN
 //! ```
 //!
@@ -51,19 +56,20 @@
 //! - its number is fixed, as for a pattern without placeholders and for `key = 42`, or its key was
 //!   given to [`Names::with_key`];
 //! - somebody waits for it, or has just tried to get it, and so names it;
-//! - the last query of its holder is still the one that acquired it. A transaction-level try for one
-//!   key does not count: it is prepared, without a comment and with the key as a parameter.
+//! - the last query of its holder is still the one that acquired it. A transaction-level try for
+//!   one key does not count: it is prepared, without a comment and with the key as a parameter.
 //!
 //! A lock has only its number if nobody waits for it and its body has run statements. The server
 //! keeps the first `track_activity_query_size` bytes of a query, by default 1,024, which can be too
 //! few for the numbers of a call with many keys. It keeps none if `track_activities` is off. A call
-//! that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server: it is among the
-//! tries, not among the waiters.
+//! that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server: it is among
+//! the tries, not among the waiters.
 //!
-//! The comment has the pattern. It does not have the rendered key, because that can contain personal
-//! data, and queries are also written to the server's log. [`show`] changes that, with
+//! The comment has the pattern. It does not have the rendered key, because that can contain
+//! personal data, and queries are also written to the server's log. [`show`] changes that, with
 //! [`Shown::Key`] or [`Shown::Nothing`]; `cargo advisory key --find` finds the values that give a
-//! number. A lock that is a plain number has no comment. Any program can name its locks in this way.
+//! number. A lock that is a plain number has no comment. Any program can name its locks in this
+//! way.
 //!
 //! # What it costs
 //!
@@ -160,7 +166,9 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
 ///     let mut signals = Vec::new();
 ///     for lock in seen.locks.iter().filter(|lock| lock.key == key.into()) {
 ///         for holder in &lock.holders {
-///             if let monitor::HolderId::Backend(pid) = holder.id && let Some(backend) = seen.backend(pid) {
+///             if let monitor::HolderId::Backend(pid) = holder.id
+///                 && let Some(backend) = seen.backend(pid)
+///             {
 ///                 signals.push(monitor::cancel(conn, backend).await?);
 ///             }
 ///         }

@@ -31,7 +31,7 @@ pub(crate) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
 
 /// Returns whether another backend than this one is known to serve the connection. For an
 /// acquisition that failed as a prepared statement, before it compared the backends.
-pub(crate) async fn is_pooled<D: Driver>(conn: &mut D, process: Option<i32>) -> bool {
+pub(crate) async fn has_other_backend<D: Driver>(conn: &mut D, process: Option<i32>) -> bool {
     match process {
         Some(process) => matches!(is_answered_by(conn, process).await, Ok(false)),
         None => false,
@@ -52,8 +52,8 @@ pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
     let Some(process) = own_process(conn) else {
         return Ok(());
     };
-    let is_other = probe::is_not_backend(process);
-    let check = probe::fail_if(&is_other, Marker::PooledSession);
+    let other_backend = probe::not_backend_sql(process);
+    let check = probe::fail_if(&other_backend, Marker::PooledSession);
     match conn.execute(&check).await {
         Err(source) if Marker::of(&source) == Some(Marker::PooledSession) => {
             remember(conn.execute(&check_session_mode()).await)
@@ -186,7 +186,12 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
 }
 
 async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
-    holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
+    holds(
+        conn,
+        &probe::not_backend_sql(process),
+        Marker::PooledSession,
+    )
+    .await
 }
 
 /// The process of the backend that answers, and whether it is a node of Citus. `None` if it could

@@ -2,8 +2,8 @@
 //! query.
 //!
 //! `/*advisory:booking:<tenant_id>:<day>*/`: seen in `pg_stat_activity` while the call waits, and
-//! in the server's log and deadlock reports. A second comment has the caller's trace, so that a slow
-//! lock in the log leads to its request:
+//! in the server's log and deadlock reports. A second comment has the caller's trace, so that a
+//! slow lock in the log leads to its request:
 //! `/*traceparent='00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'*/`.
 
 use crate::key::Key;

@@ -293,7 +293,7 @@ impl Request {
     }
 
     /// The name of the lock in messages.
-    pub(crate) fn lock(&self) -> Cow<'static, str> {
+    pub(crate) fn lock_name(&self) -> Cow<'static, str> {
         lock_name(self.pattern, &self.keys)
     }
 

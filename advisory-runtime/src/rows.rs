@@ -104,7 +104,8 @@ pub(crate) enum Unusable {
     Broken,
 }
 
-/// Refuses a transaction, which could undo the step, unless it is a test's; and a closed connection.
+/// Refuses a transaction, which could undo the step, unless it is a test's; and a closed
+/// connection.
 pub(crate) fn require_no_transaction<D: Driver>(conn: &mut D) -> Result<(), Unusable> {
     match depth(conn) {
         Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),

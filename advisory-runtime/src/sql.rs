@@ -72,10 +72,11 @@ pub(crate) fn fail_unless(condition: &str, text: &str) -> String {
     format!("SELECT CAST(CASE WHEN {condition} THEN '1' ELSE '{text}' END AS pg_catalog.int4)")
 }
 
-/// A condition that makes the commit wait for the disk, even with the session's
-/// `synchronous_commit` off. Plain SQL, to be qualified. It has few functions, because the server
-/// prepares each of them for each statement, even if it calls none.
-pub(crate) const IS_DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') \
+/// Makes the commit wait for the disk, even with the session's `synchronous_commit` off. It is an
+/// expression that is always true, so that a `WHERE` can contain it. Plain SQL, to be qualified. It
+/// has few functions, because the server prepares each of them for each statement, even if it calls
+/// none.
+pub(crate) const MAKE_DURABLE: &str = "CASE WHEN current_setting('synchronous_commit') \
      = ANY (CAST('{off,local,remote_write}' AS text[])) \
      THEN set_config('synchronous_commit', 'on', true) IS NOT NULL ELSE true END";
 

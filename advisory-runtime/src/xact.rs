@@ -5,7 +5,7 @@
 //! already open.
 //!
 //! `#[advisory_lock(…, scope = "xact")]` expands to these calls. There is no function that takes a
-//! closure: the future of a generic function that takes an async closure is not `Send`.
+//! closure: a generic function cannot require that the future of an async closure is `Send`.
 //!
 //! Dropping the future of one of these functions before it is ready closes the connection, and with
 //! it the transaction around the call; see [`begin`].
@@ -121,7 +121,10 @@ pub fn begin<C: Connection>(
 ///     id: i64,
 /// }
 ///
-/// async fn pay(conn: &mut AsyncPgConnection, invoice: i64) -> Result<(), advisory_runtime::Error> {
+/// async fn pay(
+///     conn: &mut AsyncPgConnection,
+///     invoice: i64,
+/// ) -> Result<(), advisory_runtime::Error> {
 ///     conn.transaction(async |conn| {
 ///         let id = account_of(conn, invoice).await?;
 ///         xact::lock(conn, AccountLock { id }).await?;
@@ -181,7 +184,9 @@ pub fn lock<C: Connection>(
 /// }
 ///
 /// /// Works on the first shard that nobody else works on.
-/// async fn work_on_one(conn: &mut AsyncPgConnection) -> Result<Option<i64>, advisory_runtime::Error> {
+/// async fn work_on_one(
+///     conn: &mut AsyncPgConnection,
+/// ) -> Result<Option<i64>, advisory_runtime::Error> {
 ///     conn.transaction(async |conn| {
 ///         for id in shards(conn).await? {
 ///             if xact::try_lock(conn, ShardLock { id }).await? {

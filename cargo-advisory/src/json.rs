@@ -274,8 +274,8 @@ fn pairs(
     [first, second]: [&str; 2],
 ) -> Result<Vec<(String, String)>, String> {
     let pair = |pair: &Value| {
-        let not = || format!("`{member}` does not contain objects");
-        pair.as_object().ok_or_else(not)?;
+        let error = || format!("`{member}` does not contain objects");
+        pair.as_object().ok_or_else(error)?;
         let text = |member| text(pair, member).map(Option::unwrap_or_default);
         Ok((text(first)?, text(second)?))
     };

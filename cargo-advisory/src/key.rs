@@ -239,8 +239,7 @@ mod tests {
 
     #[test]
     fn any_pattern_is_read() {
-        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/pattern");
-        fuzz(corpus, |input| {
+        fuzz("tests/corpus/pattern", |input| {
             let Ok(text) = std::str::from_utf8(input) else {
                 return;
             };

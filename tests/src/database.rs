@@ -8,7 +8,9 @@ use diesel::dsl::sql;
 use diesel::r2d2::{self, ConnectionManager};
 use diesel::sql_types::Integer;
 use diesel::{Connection, PgConnection};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
+use diesel_async::pooled_connection::{
+    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod, bb8, deadpool,
+};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{interval, timeout};
@@ -58,7 +60,7 @@ impl Database {
         })
     }
 
-    /// Sets how long the `until_…` methods wait, by default half a minute: for a state that must
+    /// Sets how long the `until_…` methods wait, by default less than a minute: for a state that must
     /// not occur.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
@@ -88,6 +90,15 @@ impl Database {
     pub fn deadpool_at(url: impl Into<String>, size: usize) -> deadpool::Pool<AsyncPgConnection> {
         let manager = AsyncDieselConnectionManager::new(url);
         let pool = deadpool::Pool::builder(manager).max_size(size).build();
+        pool.expect("a pool without timeouts")
+    }
+
+    /// A pool of one connection, which it hands out without a query.
+    pub fn unchecked_deadpool_at(url: impl Into<String>) -> deadpool::Pool<AsyncPgConnection> {
+        let mut config = ManagerConfig::default();
+        config.recycling_method = RecyclingMethod::Fast;
+        let manager = AsyncDieselConnectionManager::new_with_config(url, config);
+        let pool = deadpool::Pool::builder(manager).max_size(1).build();
         pool.expect("a pool without timeouts")
     }
 

@@ -121,12 +121,12 @@ pub async fn until_renewed(lease: &Lease) {
 pub async fn until_answered(db: &Database, text: &str) {
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
     let since = db.count(now).await;
-    let missing = format!(
-        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+    let answered = format!(
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() \
          AND query LIKE '%{text}%' AND pid <> pg_backend_pid() AND state = 'idle' \
-         AND (extract(epoch FROM query_start) * 1000000)::int8 > {since})"
+         AND (extract(epoch FROM query_start) * 1000000)::int8 > {since}"
     );
-    db.until_empty(GENEROUS, text, &missing).await;
+    db.until_some(text, &answered).await;
 }
 
 /// Waits until this process knows that the lease is lost, released or done.

@@ -5,7 +5,6 @@ use crate::{Database, left_out};
 use advisory_runtime::Key;
 use advisory_runtime::monitor::{self, Backend, Lock, Locks, Names};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// The view of an administrator without a program.
@@ -50,8 +49,7 @@ pub async fn until_waiters(db: &Database, count: i32) {
         "SELECT 'fewer' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
          AND backend_type = 'client backend' HAVING count(*) < {count}"
     );
-    db.until_empty(Duration::from_secs(30), "waiters", &short)
-        .await;
+    db.until_none("waiters", &short).await;
 }
 
 /// Prepares a transaction with the lock 5, if the server does that. Returns the connection that has

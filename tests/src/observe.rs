@@ -8,8 +8,9 @@ use tokio_postgres::SimpleQueryMessage;
 
 use crate::Database;
 
-/// How long to wait for a state: a guard against hanging, longer than a busy machine stalls.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for a state: a guard against hanging, longer than a busy machine stalls. It is
+/// shorter than a minute, after which leases and the longest bounds of the tests end by themselves.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Between two polls of the server.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -98,7 +99,7 @@ impl Database {
             "SELECT pg_catalog.count(*) || ' waiting' FROM ({LOCKS}) AS locks \
              WHERE bigint_key = {key} AND NOT granted HAVING pg_catalog.count(*) < {count}"
         );
-        self.until_empty(self.timeout(), &claim, &short).await;
+        self.until_none(&claim, &short).await;
     }
 
     /// Waits until no backend waits for the lock on this `bigint` key; it may still be held.
@@ -106,17 +107,17 @@ impl Database {
         let left = format!(
             "SELECT pid || ' waits' FROM ({LOCKS}) AS locks WHERE bigint_key = {key} AND NOT granted"
         );
-        self.until_empty(self.timeout(), "no waiters", &left).await;
+        self.until_none("no waiters", &left).await;
     }
 
     /// Waits until a backend runs a statement that contains this text.
     pub async fn until_active(&self, text: &str) {
         let claim = format!("a backend that runs {text}");
-        let short = format!(
-            "SELECT 'none' WHERE NOT EXISTS (SELECT FROM ({BACKENDS}) AS backends \
-             WHERE state = 'active' AND pg_catalog.strpos(query, '{text}') > 0)"
+        let active = format!(
+            "SELECT FROM ({BACKENDS}) AS backends \
+             WHERE state = 'active' AND pg_catalog.strpos(query, '{text}') > 0"
         );
-        self.until_empty(self.timeout(), &claim, &short).await;
+        self.until_some(&claim, &active).await;
     }
 
     /// Waits until this backend waits for a lock, of any kind.
@@ -125,18 +126,15 @@ impl Database {
     ///
     /// If it does not within the database's time limit.
     pub async fn until_blocked(&self, pid: i32) {
-        let runs = format!(
-            "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
-        );
-        self.until_empty(self.timeout(), "a statement that waits", &runs)
-            .await;
+        let waits =
+            format!("SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'");
+        self.until_some("a statement that waits", &waits).await;
     }
 
     /// Waits until no advisory lock of this database is held or waited for.
     pub async fn until_no_locks(&self) {
         let left = format!("SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks");
-        self.until_empty(self.timeout(), "no advisory locks", &left)
-            .await;
+        self.until_none("no advisory locks", &left).await;
     }
 
     /// Waits until the database is idle: no advisory lock, no running statement, no open
@@ -147,8 +145,7 @@ impl Database {
              SELECT pid || ' is ' || state || ': ' || query FROM ({BACKENDS}) AS backends \
              WHERE state = 'active' OR state LIKE 'idle in transaction%'"
         );
-        self.until_empty(self.timeout(), "a quiet database", &left)
-            .await;
+        self.until_none("a quiet database", &left).await;
     }
 
     /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type
@@ -181,8 +178,19 @@ impl Database {
         assert_eq!(ended, ["1"], "there is no backend {pid}");
     }
 
-    /// Polls until `sql` returns no row, for at most `bound`: for states that have no method of
-    /// their own. The last result counts, even if it arrives late.
+    /// Polls until `sql` returns a row: for states that have no method of their own.
+    pub async fn until_some(&self, claim: &str, sql: &str) {
+        let missing = format!("SELECT 'not yet' WHERE NOT EXISTS ({sql})");
+        self.until_none(claim, &missing).await;
+    }
+
+    /// Polls until `sql` returns no row.
+    pub async fn until_none(&self, claim: &str, sql: &str) {
+        self.until_empty(self.timeout(), claim, sql).await;
+    }
+
+    /// Polls until `sql` returns no row, for at most `bound`. The last result counts, even if it
+    /// arrives late.
     pub async fn until_empty(&self, bound: Duration, claim: &str, sql: &str) {
         let end = Instant::now() + bound;
         let mut poll = interval(INTERVAL);

@@ -41,6 +41,12 @@ pub async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
         "SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid} AND NOT ({is_idle} \
          AND backend_xmin IS NULL AND query LIKE '%pg_try_advisory%')"
     );
-    db.until_empty(Duration::from_secs(30), "a missed try", &other)
-        .await;
+    db.until_none("a missed try", &other).await;
+}
+
+/// Waits until the last statement of some idle backend was a try.
+pub async fn until_tried(db: &Database) {
+    let tried = "SELECT FROM pg_stat_activity WHERE state = 'idle' \
+         AND datname = current_database() AND query LIKE '%pg_try_advisory%'";
+    db.until_some("a missed try", tried).await;
 }

@@ -1,5 +1,6 @@
-//! Connections to a pooler.
+//! Poolers, without which tests are left out, and connections to them.
 
+use crate::{Bouncer, Database, left_out};
 use advisory_runtime::cancel::startup_process_id;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
@@ -19,4 +20,17 @@ pub async fn connect(url: &str, count: usize) -> Vec<AsyncPgConnection> {
         }
     }
     panic!("no {count} connections to {url}")
+}
+
+/// A pgbouncer with these settings; without one the test is left out.
+pub async fn bouncer(db: &Database, settings: &str) -> Option<Bouncer> {
+    let started = Bouncer::start(db, settings).await;
+    started.map_err(|why| left_out("pgbouncer", why)).ok()
+}
+
+/// Like [`bouncer`]; it tracks prepared statements.
+pub async fn tracking_bouncer(db: &Database, settings: &str) -> Option<Bouncer> {
+    let started = Bouncer::start_tracking(db, settings).await;
+    let what = "a pooler that tracks statements";
+    started.map_err(|why| left_out(what, why)).ok()
 }

@@ -7,87 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
 
-use advisory_tests::{
-    AdvisoryLock, Database, Guardian, LockedKey, Pgpool, left_out, owns_server, pid_of,
-};
+use advisory_tests::{Database, Guardian, Pgpool, left_out, owns_server};
 use diesel_async::SimpleAsyncConnection;
 use tokio::time::{interval, timeout};
 
 /// The time limit for a state that must not change.
 const SHORT: Duration = Duration::from_millis(100);
-
-#[tokio::test]
-async fn databases_do_not_see_each_other() {
-    let (one, other) = tokio::join!(Database::create(), Database::create());
-    assert_ne!(one.url(), other.url());
-    one.run("CREATE TABLE slots (); SELECT pg_advisory_lock(7)")
-        .await;
-    assert_eq!(
-        other
-            .count("SELECT count(*) FROM pg_tables WHERE tablename = 'slots'")
-            .await,
-        0
-    );
-    assert_eq!(one.locks().await.len(), 1);
-    assert_eq!(other.locks().await, []);
-    other.until_no_locks().await;
-}
-
-#[tokio::test]
-async fn keys_of_both_spaces_are_put_together_again() {
-    let db = Database::create().await;
-    let mut conn = db.connect().await;
-    let pid = pid_of(&mut conn).await;
-    for sql in [
-        "SELECT pg_advisory_lock(-81985529216486896)",
-        "SELECT pg_advisory_lock(9223372036854775807)",
-        "SELECT pg_advisory_lock_shared(-1, 2)",
-    ] {
-        conn.batch_execute(sql).await.unwrap();
-    }
-    let mut locks = db.locks().await;
-    locks.sort_by_key(|lock| lock.key);
-    let held = |key, mode: &str| AdvisoryLock {
-        key,
-        mode: mode.to_owned(),
-        granted: true,
-        pid,
-    };
-    let exclusive = |key| held(LockedKey::Bigint(key), "ExclusiveLock");
-    let shared = held(LockedKey::Pair(-1, 2), "ShareLock");
-    assert_eq!(
-        locks,
-        [
-            exclusive(-81_985_529_216_486_896),
-            exclusive(i64::MAX),
-            shared
-        ]
-    );
-}
-
-#[tokio::test]
-async fn waiters_are_seen_and_so_is_their_end() {
-    let db = Database::create().await;
-    let mut holder = db.connect().await;
-    holder
-        .batch_execute("SELECT pg_advisory_lock(7)")
-        .await
-        .unwrap();
-    let mut waiters = Vec::new();
-    for _ in 0..3 {
-        let mut conn = db.connect().await;
-        waiters.push(tokio::spawn(async move {
-            conn.batch_execute("SELECT pg_advisory_xact_lock(7)").await
-        }));
-    }
-    db.until_waiters(7, 3).await;
-    let pid = pid_of(&mut holder).await;
-    db.terminate(pid).await;
-    for waiter in waiters {
-        waiter.await.unwrap().unwrap();
-    }
-    db.until_quiet().await;
-}
 
 #[tokio::test]
 #[should_panic(expected = "has ExclusiveLock")]
@@ -107,10 +32,11 @@ async fn a_transaction_left_open_is_named() {
 }
 
 #[tokio::test]
-async fn pools_connect() {
-    let db = Database::create().await;
-    assert!(pid_of(&mut db.deadpool(2).get().await.unwrap()).await > 0);
-    assert!(pid_of(&mut db.bb8(2).await.get().await.unwrap()).await > 0);
+#[should_panic(expected = "not yet")]
+async fn a_state_that_does_not_come_is_no_success() {
+    let db = Database::create().await.with_timeout(SHORT);
+    db.until_some("a table", "SELECT FROM pg_tables WHERE tablename = 'slots'")
+        .await;
 }
 
 #[tokio::test]

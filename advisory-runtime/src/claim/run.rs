@@ -10,7 +10,7 @@ use crate::rows::{End, Pooled};
 use std::fmt::Display;
 
 /// Runs a body under a claim: renews it in the background, completes the job on `Ok`, and on `Err`
-/// ends it as `on_err` says. The [module's page](super) has an example.
+/// ends it as `on_err` says.
 ///
 /// A job that the body itself has completed, failed or released, such as in the transaction that
 /// writes the results, stays as it is. That transaction must have ended when the body returns. If
@@ -51,6 +51,23 @@ use std::fmt::Display;
 ///
 /// Cancel safe: the body is dropped, and the job is released in the background. If the body has
 /// returned already, its result decides how the job is ended in the background.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[cfg(feature = "bb8")]
+/// # mod jobs {
+/// # use advisory_runtime::claim::{self, Claim, Claimed, End, Error};
+/// # use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
+/// async fn work<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
+///     claim::run(pool, job, End::Release, async {
+///         // … slow work outside of a transaction; its error releases the row …
+///         Ok(())
+///     })
+///     .await
+/// }
+/// # }
+/// ```
 pub async fn run<T, P, R, E>(
     pool: &P,
     job: &Claimed<T>,

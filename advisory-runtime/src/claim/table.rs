@@ -19,6 +19,14 @@ use std::time::Duration;
 /// `Queryable` and `Selectable`.
 ///
 /// Implement it by hand only if the row is not a struct with the key's columns as fields.
+///
+/// ```
+#[doc = example_of_jobs!()]
+/// /// Works for the rows of every table.
+/// fn label<T: Claim>(job: &Claimed<T>) -> String {
+///     format!("held by {} for {:?}", job.locked_by(), job.ttl())
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be claimed",
     label = "no `Claim`",

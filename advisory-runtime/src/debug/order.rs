@@ -168,7 +168,8 @@ pub struct LockOrder {
 ///
 /// ```
 /// let order = advisory_runtime::inventory::lock_order();
-/// // A parent's key is always taken before its child's, so this one pattern may be asked for under itself.
+/// // A parent's key is always taken before its child's, so this one pattern may be asked for
+/// // under itself.
 /// let known = |cycle: &[advisory_runtime::inventory::Edge]| {
 ///     cycle.iter().all(|edge| edge.held.lock == "folder:<id>" && edge.asked.lock == "folder:<id>")
 /// };

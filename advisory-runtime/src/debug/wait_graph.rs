@@ -134,7 +134,7 @@ impl<'n> Graph<'n> {
     /// The error of a call that closes a cycle. `None` if it closes none, or if the server sees it.
     fn deadlock(&self, waiting: &Waiting, request: &Request) -> Option<Error> {
         let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
-        let lock = request.lock();
+        let lock = request.lock_name();
         let (mut seen, mut way) = (Vec::new(), Vec::new());
         let is_found = self.find(node, node, &mut seen, &mut way);
         // The server sees the wait of a session, with the locks that this session holds.
@@ -163,7 +163,7 @@ impl<'n> Graph<'n> {
 }
 
 /// The locks of known processes, each once.
-fn locks<'h>(held: impl Iterator<Item = &'h Held>) -> Vec<(Key, u32)> {
+fn locks_of<'h>(held: impl Iterator<Item = &'h Held>) -> Vec<(Key, u32)> {
     let mut locks: Vec<_> = held.filter_map(Held::lock).collect();
     locks.sort_unstable();
     locks.dedup();
@@ -252,7 +252,7 @@ pub(super) async fn wait<D: Driver>(
     }
     let mut held = held_meanwhile(Some(std::ptr::from_mut(conn).addr()));
     if waits_for_itself(conn, request, &held).await {
-        let lock = request.lock();
+        let lock = request.lock_name();
         return Err(Error::SelfDeadlock { lock });
     }
     if locks.has_turn {
@@ -307,7 +307,7 @@ async fn waits_for_itself<D: Driver>(conn: &mut D, request: &Request, held: &[He
         let mut keys = request.keys.iter();
         !held.is_here && keys.any(|key| held.excludes(*key, mode))
     });
-    let held = locks(held);
+    let held = locks_of(held);
     // The same number may be held in another database.
     !held.is_empty()
         && has_no_limit(conn, request).await
@@ -319,7 +319,7 @@ fn possible_cycle(waiting: &Waiting, request: &Request) -> Option<Vec<(Key, u32)
     let nodes = waits().clone();
     let graph = Graph::new(&nodes, waiting, &|_| true);
     let held = graph.nodes.iter().flat_map(|node| &node.held);
-    graph.deadlock(waiting, request).map(|_| locks(held))
+    graph.deadlock(waiting, request).map(|_| locks_of(held))
 }
 
 /// Like [`wait`], for a call that waits for its turn in the queue of a key, and holds the turns of

@@ -5,8 +5,7 @@ use super::{Driver, Queries as _, can_be_of_a_process, cancel, in_order, timeout
 use crate::error::is_connection_lost;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::QueryResult;
-use diesel::connection::Instrumentation;
-use diesel::connection::TransactionManagerStatus;
+use diesel::connection::{Instrumentation, TransactionManagerStatus};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Nullable, Text};
 use diesel_async::{
@@ -167,8 +166,8 @@ fn with_reason<T>(conn: &mut AsyncPgConnection, answer: QueryResult<T>) -> Query
 }
 
 /// Sends a message, if it is not empty, and then a query, and waits for both answers. The outer
-/// error is the message's. Diesel's instrumentation sees a query when it is made, so neither is made
-/// before it is sent.
+/// error is the message's. Diesel's instrumentation sees a query when it is made, so neither is
+/// made before it is sent.
 async fn send_both<T>(
     conn: &AsyncPgConnection,
     message: &str,

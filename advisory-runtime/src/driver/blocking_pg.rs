@@ -4,9 +4,9 @@ use super::{Driver, Queries, mark_transaction_closed};
 use crate::error::is_interrupted;
 use crate::sql::{self, try_lock::TryLock, unlock::Unlock};
 use diesel::connection::{
-    AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
+    AnsiTransactionManager, Connection, Instrumentation, SimpleConnection, TransactionManager,
+    TransactionManagerStatus,
 };
-use diesel::connection::{Connection, Instrumentation};
 use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
 use diesel::{QueryResult, RunQueryDsl};
@@ -110,7 +110,7 @@ impl Driver for PgConnection {
 
     fn close(&mut self, _: bool) {
         // A cancel request can hit this message too.
-        for _ in 0..TRIES {
+        for _ in 0..CLOSE_TRIES {
             // Always an error: the last statement fails on purpose.
             match self.batch_execute(sql::POISON) {
                 Err(error) if is_interrupted(&error) => {}
@@ -124,4 +124,4 @@ impl Driver for PgConnection {
 }
 
 /// How often to send the message that closes a session. Each cancel request interrupts one.
-const TRIES: usize = 16;
+const CLOSE_TRIES: usize = 16;

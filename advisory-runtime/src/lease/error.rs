@@ -33,8 +33,8 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else holds the key, and did so until the end of the call's `wait`; of a call that
-    /// does not wait, when it asked. A later try can succeed. The body did not run.
+    /// Somebody else held the key until the call's `wait` was over, or at the one try of a call that
+    /// does not wait. A later try can succeed. The body did not run.
     #[non_exhaustive]
     Held {
         /// The key pattern, or the start of the key's hash.
@@ -46,8 +46,8 @@ pub enum Error {
         waited: Duration,
     },
     /// The work under the key is done: a call with `keep` has returned `Ok`, or the transaction of
-    /// [`Lease::complete`](super::Lease::complete) was committed. No call waits for the end of that
-    /// time, and a later try before it gets the same answer. The body did not run.
+    /// [`Lease::complete`](super::Lease::complete) was committed. Until `keep` has passed, each call
+    /// gets this answer at once, whatever its `wait`. The body did not run.
     #[non_exhaustive]
     Done {
         /// The key pattern, or the start of the key's hash.
@@ -100,7 +100,7 @@ pub enum Error {
         /// The key pattern, or the start of the key's hash.
         lock: Cow<'static, str>,
     },
-    /// A transaction is open, whose rollback would undo the step. No SQL was sent.
+    /// A transaction is open, and its rollback would undo the call. No SQL was sent.
     #[non_exhaustive]
     InTransaction {
         /// The key pattern, or the start of the key's hash; for [`Table::sweep`] the table.
@@ -174,8 +174,8 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The call was made outside of a tokio runtime with a timer; of a blocking one, the thread
-    /// that renews could not be started. No SQL was sent.
+    /// The call was made outside of a tokio runtime with a timer, or, for a blocking call, the
+    /// thread that renews could not be started. No SQL was sent.
     #[non_exhaustive]
     NoRuntime {
         /// The key pattern, or the start of the key's hash.

@@ -122,9 +122,9 @@ impl Arrays {
     }
 }
 
-/// Renews leases of one table, each for its ttl from now, without waiting for a locked row: not for a
-/// [`fence`](Lease::fence), only for statements that change the row. One answer for each, in their
-/// order.
+/// Renews leases of one table, each for its ttl from now, without waiting for a locked row: not for
+/// a [`fence`](super::Lease::fence), only for statements that change the row. One answer for each,
+/// in their order.
 struct Renew(Vec<Arc<Granted>>);
 
 impl Step for Renew {

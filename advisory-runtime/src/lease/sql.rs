@@ -20,7 +20,7 @@
 //! sequence, which therefore goes up then too.
 
 use crate::sql::qualify::{Part, fill, number, parts, qualify};
-use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, OUTCOME, at_most};
+use crate::sql::{IDLE_IN_TRANSACTION, MAKE_DURABLE, OUTCOME, at_most};
 use advisory_pattern::Derivation;
 use std::sync::{Arc, OnceLock};
 
@@ -155,7 +155,7 @@ impl Texts {
             ("is_ours", IS_OURS),
             ("is_asked", IS_ASKED),
             ("is_valid", "expires_at > clock_timestamp()"),
-            ("is_durable", IS_DURABLE),
+            ("make_durable", MAKE_DURABLE),
             ("outcome", OUTCOME),
             (
                 "is_forgettable",

@@ -1,6 +1,6 @@
 //! Acquires locks, in either scope.
 
-use super::call::{Call, Phase, Way, answer_limit, inside};
+use super::call::{Call, CallPhase, Way, answer_limit, inside};
 use super::guard::{ConnAccessor, LockGuard};
 use super::lock_info::LockInfo;
 use super::poll::poll;
@@ -39,7 +39,7 @@ pub(super) async fn take_recorded<D: Driver>(conn: &mut D, call: &mut Call) -> R
 }
 
 async fn take<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    prepare(conn, call)?;
+    choose_way(conn, call)?;
     let limit = answer_limit(&call.request);
     let taken = D::timeout(limit, pin!(take_inner(conn, call))).await;
     close_unanswered(conn, call, taken).await
@@ -75,6 +75,7 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
     accessor: ConnAccessor<O, D>,
     request: Request,
 ) -> Result<LockInfo<D>, Error> {
+    // `choose_way` sets the depth.
     let within = Way::Within(NonZeroU32::MIN);
     let mut telemetry = request.telemetry(within.scope());
     let mut guard = LockGuard::new(owner, accessor, within, request);
@@ -109,7 +110,7 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     match call.way {
         Way::Session => {
             call.checks.held(None, permit);
-            call.phase = Phase::Held;
+            call.phase = CallPhase::Held;
             return Ok(());
         }
         Way::Within(outer) | Way::Try(outer) => {
@@ -125,35 +126,41 @@ pub(super) async fn mark_held<D: Driver>(conn: &mut D, call: &mut Call) -> Resul
     debug::set_mark(conn, checks, depth).await;
     checks.held(Some(depth), permit);
     checks.statements = Statements::follow(conn);
-    call.phase = Phase::Held;
+    call.phase = CallPhase::Held;
     Ok(())
 }
 
-/// Refuses a call that cannot succeed, without asking the server, and chooses the way.
-pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+/// Chooses the call's way, or refuses a call that cannot succeed. It does not ask the server.
+pub(super) fn choose_way<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     let request = &call.request;
     if request.keys.is_empty() {
-        let (lock, slice) = (call.lock(), "keys");
+        let (lock, slice) = (call.lock_name(), "keys");
         return Err(Error::NoKeys { lock, slice });
     }
     if request.keys.len() > 1 && !request.permits.is_empty() {
-        let (lock, keys) = (call.lock(), request.keys.len());
+        let (lock, keys) = (call.lock_name(), request.keys.len());
         return Err(Error::TooManyKeys { lock, keys, max: 1 });
     }
     if let Some(permits) = request.refused_permits {
-        let lock = call.lock();
+        let lock = call.lock_name();
         return Err(Error::InvalidPermits { lock, permits });
     }
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),
         Ok(None) if !conn.is_broken() => None,
-        _ => return Err(Error::BrokenConnection { lock: call.lock() }),
+        _ => {
+            return Err(Error::BrokenConnection {
+                lock: call.lock_name(),
+            });
+        }
     };
     // The transaction that a test began does not count.
     let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let is_strict = request.isolation != Isolation::ReadCommitted;
     if is_inside && (call.way == Way::Session || request.refuses_nested || is_strict) {
-        return Err(Error::InTransaction { lock: call.lock() });
+        return Err(Error::InTransaction {
+            lock: call.lock_name(),
+        });
     }
     call.way = match (call.way, outer) {
         (Way::Session, _) => Way::Session,
@@ -161,7 +168,11 @@ pub(super) fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Er
             Way::Try(outer)
         }
         (Way::Within(_), Some(outer)) if is_inside => Way::Within(outer),
-        (Way::Within(_), _) => return Err(Error::NotInTransaction { lock: call.lock() }),
+        (Way::Within(_), _) => {
+            return Err(Error::NotInTransaction {
+                lock: call.lock_name(),
+            });
+        }
         (_, Some(outer)) => Way::Savepoint(outer),
         (_, None) if is_strict => Way::Strict,
         (_, None) => Way::Transaction,

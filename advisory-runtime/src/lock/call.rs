@@ -17,7 +17,7 @@ pub(super) struct Call {
     /// The current try of a call that polls.
     pub(super) request: Request,
     pub(super) way: Way,
-    pub(super) phase: Phase,
+    pub(super) phase: CallPhase,
     /// The depth of the outer transaction, as Diesel counts it.
     pub(super) outer: Option<NonZeroU32>,
     /// The backend that must take and release session-level locks, if it is known.
@@ -39,12 +39,12 @@ pub(super) struct Call {
 /// The time that a call waits for an answer after its own limit: if the network drops every packet,
 /// none comes. Closing the session takes another second at most, so the call returns within five
 /// seconds after its limit.
-pub(super) const GRACE: Duration = Duration::from_secs(4);
+pub(super) const ANSWER_MARGIN: Duration = Duration::from_secs(4);
 
 /// The time limit of the answer to a request; the longest one if it has none.
 pub(super) fn answer_limit(request: &Request) -> Duration {
     let limit = request.limit();
-    limit.map_or(Duration::MAX, |limit| limit.saturating_add(GRACE))
+    limit.map_or(Duration::MAX, |limit| limit.saturating_add(ANSWER_MARGIN))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,20 +75,21 @@ impl Way {
 
 /// The state that a call may have left at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum CallPhase {
     /// Nothing: nothing was sent, or the call has ended.
     Idle,
     /// The locks, or a request for them.
     Open,
     /// The locks, and the body's statements.
     Held,
-    /// The end was sent, and must not be cancelled.
+    /// The call is ending: without the body's changes, or because it was refused its locks inside
+    /// an open transaction. If it is dropped, the statement that runs is not cancelled.
     Finishing,
     /// Like `Finishing`, for an end that keeps the body's changes.
     Committing,
 }
 
-impl Phase {
+impl CallPhase {
     pub(super) const fn is_cancellable(self) -> bool {
         matches!(self, Self::Open | Self::Held)
     }
@@ -103,7 +104,7 @@ impl Call {
         Self {
             request,
             way,
-            phase: Phase::Idle,
+            phase: CallPhase::Idle,
             outer: None,
             process: None,
             permit: None,
@@ -117,8 +118,8 @@ impl Call {
         }
     }
 
-    pub(super) fn lock(&self) -> Cow<'static, str> {
-        self.request.lock()
+    pub(super) fn lock_name(&self) -> Cow<'static, str> {
+        self.request.lock_name()
     }
 
     pub(super) fn info<D>(&self) -> LockInfo<D> {
@@ -147,7 +148,7 @@ impl Call {
     /// The error of a wait that has reached its limit, with the server's answer, if there is one.
     pub(super) fn timed_out(&self, source: Option<DieselError>) -> Error {
         Error::TimedOut {
-            lock: self.lock(),
+            lock: self.lock_name(),
             busy: self.busy(),
             waited: match source {
                 Some(_) => self.waited,
@@ -157,15 +158,16 @@ impl Call {
         }
     }
 
-    /// The time limit of the answer to the end of the call: the rest of `max_hold`, and [`GRACE`].
-    /// A rollback takes no time, so for one any limit of the call means [`GRACE`].
+    /// The time limit of the answer to the end of the call: the rest of `max_hold`, and
+    /// [`ANSWER_MARGIN`]. A rollback takes no time, so for one any limit of the call means
+    /// [`ANSWER_MARGIN`].
     pub(super) fn end_limit(&self, is_ok: bool) -> Option<Duration> {
         match self.request.max_hold {
             Some(max_hold) => {
                 let left = max_hold.saturating_sub(self.acquired.elapsed());
-                Some(left.saturating_add(GRACE))
+                Some(left.saturating_add(ANSWER_MARGIN))
             }
-            None if !is_ok => self.request.limit().map(|_| GRACE),
+            None if !is_ok => self.request.limit().map(|_| ANSWER_MARGIN),
             None => None,
         }
     }
@@ -180,7 +182,7 @@ impl Call {
 
     pub(super) fn not_available(&self) -> Error {
         Error::NotAvailable {
-            lock: self.lock(),
+            lock: self.lock_name(),
             busy: self.busy(),
         }
     }
@@ -201,7 +203,7 @@ impl Call {
 
     pub(super) fn hold_exceeded(&self) -> Error {
         Error::HoldExceeded {
-            lock: self.lock(),
+            lock: self.lock_name(),
             max_hold: self.request.max_hold.unwrap_or_default(),
         }
     }
@@ -223,7 +225,7 @@ impl Call {
 
     /// SQL that restores the session's own timeouts and then releases session-level locks. In the
     /// other order, an interruption after the release would hide that the locks were held.
-    pub(super) fn release_message(&self) -> String {
+    pub(super) fn release_locks_sql(&self) -> String {
         let permit = self.permit.as_ref().map(std::slice::from_ref);
         let keys = permit.unwrap_or(&self.request.keys);
         let release = release_keys(keys, self.request.mode, self.process);

@@ -39,7 +39,8 @@ impl LockInfo<diesel_async::AsyncPgConnection> {
     ///
     /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in
     /// the lock's mode. With [permits](crate::Request::permits) it must hold the permit that was
-    /// taken. Behind a pooler that does not track prepared statements, any permit of the lock will do.
+    /// taken. Behind a pooler that does not track prepared statements, any permit of the lock will
+    /// do.
     ///
     /// # Errors
     ///
@@ -75,7 +76,8 @@ impl LockInfo<diesel_async::AsyncPgConnection> {
 #[cfg(feature = "postgres")]
 impl LockInfo<diesel::pg::PgConnection> {
     /// Asks the server, in one round trip, whether the body's connection still holds the lock. If
-    /// not, or if the connection was lost, the error is [`Error::LockLost`].
+    /// not, or if the connection was lost, the error is [`Error::LockLost`]; any other, such as in a
+    /// failed transaction, is [`Error::Database`].
     pub fn check<C: crate::connection::blocking::Connection>(
         &self,
         conn: &mut C,

@@ -300,7 +300,7 @@ impl<O: ?Sized, D: Driver> Drop for LockGuard<'_, O, D> {
 impl<O: ?Sized, D: Driver> std::fmt::Debug for LockGuard<'_, O, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LockGuard")
-            .field("lock", &self.call.lock())
+            .field("lock", &self.call.lock_name())
             .field("way", &self.call.way)
             .finish_non_exhaustive()
     }

@@ -241,8 +241,9 @@ impl<C> OwnedLockGuard<C, AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLockGuard<C, PgConnection> {
-    /// Asks the server whether this session still holds the lock, and returns [`Error::LockLost`]
-    /// if not. A blocking connection does not notice between two statements that it has ended.
+    /// Asks the server, in one round trip, whether this session still holds the lock, with the
+    /// errors of [`LockInfo::check`](crate::LockInfo::check). A blocking connection does not notice
+    /// between two statements that it has ended.
     pub fn check(&mut self) -> Result<(), Error> {
         let info = self.info();
         crate::driver::block_on(check(self.parts().0, &info))
@@ -274,7 +275,7 @@ impl<C, D: Driver> Drop for OwnedLockGuard<C, D> {
 impl<C, D: Driver> fmt::Debug for OwnedLockGuard<C, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedLockGuard")
-            .field("lock", &self.call.lock())
+            .field("lock", &self.call.lock_name())
             .finish_non_exhaustive()
     }
 }

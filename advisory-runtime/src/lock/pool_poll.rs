@@ -102,7 +102,7 @@ impl PoolPoll {
         conn: &mut D,
         call: &mut Call,
     ) -> Result<(), Error> {
-        begin::prepare(conn, call)?;
+        begin::choose_way(conn, call)?;
         if debug::is_on() {
             Box::pin(debug::before_begin(conn, &mut call.checks, call.outer)).await?;
             if self.waiting.is_none() {

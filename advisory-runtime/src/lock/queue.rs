@@ -108,7 +108,7 @@ fn record(
 ) -> Result<Turn, Error> {
     let waited = started.elapsed();
     let turn = turn.unwrap_or_else(|| {
-        let (lock, busy) = (request.lock(), BusyLock::new(&request.keys));
+        let (lock, busy) = (request.lock_name(), BusyLock::new(&request.keys));
         Err(match request.budget() {
             Wait::Never => Error::NotAvailable { lock, busy },
             _ => Error::TimedOut {
@@ -139,7 +139,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             let waiting = if is_bounded {
                 None
             } else if has_turn(request) {
-                let lock = request.lock();
+                let lock = request.lock_name();
                 return Err(Error::SelfDeadlock { lock });
             } else {
                 let before = turns.iter().map(|one| one.line.key);
@@ -148,7 +148,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             let before = line.waiting.fetch_add(1, Ordering::AcqRel);
             let in_line = InLine(&line.waiting);
             if before >= limit {
-                let lock = request.lock();
+                let lock = request.lock_name();
                 return Err(Error::QueueFull { lock, limit });
             }
             let turn = Arc::clone(&line.turn).lock_owned().await;

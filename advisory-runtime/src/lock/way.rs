@@ -56,7 +56,7 @@ pub(super) async fn finish<D: Driver>(
     match call.way {
         Way::Session => session::release(conn, call).await,
         _ if !is_ok => {
-            roll_back(conn, call.outer).await;
+            roll_back_or_close(conn, call.outer).await;
             Ok(())
         }
         Way::Transaction | Way::Strict => transaction::commit(conn, call).await,
@@ -68,7 +68,7 @@ pub(super) async fn finish<D: Driver>(
 
 /// Undoes the body. If that fails, the caller's transaction is in an unknown state, so the
 /// connection is closed.
-async fn roll_back<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
+async fn roll_back_or_close<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     let undone = match outer {
         None => conn.execute(sql::ROLLBACK).await,
         Some(outer) => conn.execute(&sql::rollback_to_savepoint(outer)).await,
@@ -89,7 +89,7 @@ pub(super) fn undo_message(call: &Call) -> String {
     };
     statements.extend(call.dropped.take());
     if call.way == Way::Session {
-        statements.push(call.release_message());
+        statements.push(call.release_locks_sql());
     }
     statements.join(";")
 }

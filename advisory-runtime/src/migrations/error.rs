@@ -9,8 +9,8 @@ use std::time::Duration;
 
 pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The error of a run that did not run all migrations. Those that were applied stay applied, and the
-/// next run skips them; those that were reverted stay reverted.
+/// The error of a run that did not run all migrations. Those that were applied stay applied, and
+/// the next run skips them; those that were reverted stay reverted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -136,8 +136,8 @@ async fn acquire<S: Session>(
     }
 }
 
-/// Reads the holders of the lock. Returns none if the server refuses the statement, because they are
-/// only for a message. `seen` maps each holder's process id to when this run first saw it.
+/// Reads the holders of the lock. Returns none if the server refuses the statement, because they
+/// are only for a message. `seen` maps each holder's process id to when this run first saw it.
 async fn holders<S: Session>(
     conn: &mut S,
     request: &Request,

@@ -161,8 +161,8 @@ impl Backend {
         is_idle && self.is_settled
     }
 
-    /// Returns the time for which it has run no statement, if it ran none while the locks were read.
-    /// It has held them for at least that long.
+    /// Returns the time for which it has run no statement, if it ran none while the locks were
+    /// read. It has held them for at least that long.
     pub(super) fn silent_for(&self) -> Option<Duration> {
         match &self.activity {
             Activity::Visible {

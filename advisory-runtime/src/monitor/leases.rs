@@ -71,9 +71,9 @@ pub async fn lease<C: Connection>(
     Ok(named(row.into_iter().collect(), names).pop())
 }
 
-/// Finds the leases and the done keys that have a SHA-256 starting with these hexadecimal digits. It
-/// returns at most two, which shows whether the digits are enough, and none if a character is not a
-/// digit. It reads a range of the table's primary key, with the errors of [`Table::find`].
+/// Finds the leases and the done keys that have a SHA-256 starting with these hexadecimal digits.
+/// It returns at most two, which shows whether the digits are enough, and none if a character is
+/// not a digit. It reads a range of the table's primary key, with the errors of [`Table::find`].
 pub async fn leases_by_hash<C: Connection>(
     conn: &mut C,
     table: &Table,

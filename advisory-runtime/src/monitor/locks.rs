@@ -20,8 +20,8 @@ pub struct Locks {
     pub database: String,
     /// The role that read them.
     pub role: String,
-    /// The process id of the backend that read them. With a pooler it changes from call to call, and
-    /// the backend can hold a session-level lock of a program that used it before.
+    /// The process id of the backend that read them. With a pooler it changes from call to call,
+    /// and the backend can hold a session-level lock of a program that used it before.
     pub reader: i32,
     /// True if this role is a member of `pg_monitor` or of `pg_read_all_stats`, and so sees the
     /// activity of other roles' backends.
@@ -60,8 +60,8 @@ pub struct Holder {
     /// The mode in which it is held.
     pub mode: Mode,
     /// The scope, if it is known: `pg_locks` does not have it. The lock of an idle session is
-    /// session-level. Otherwise the scope comes from the statement that asked for the lock, while it
-    /// is the session's last one, or from the lock sites of the lock's name.
+    /// session-level. Otherwise the scope comes from the statement that asked for the lock, while
+    /// it is the session's last one, or from the lock sites of the lock's name.
     pub scope: Option<Scope>,
     /// The least time for which it has been held: for a session that runs no statement, the time
     /// since its last one; for a prepared transaction, the time since it was prepared. `None` if
@@ -262,8 +262,8 @@ impl Lock {
             let (pid, mode) = (row.pid?, mode(&row));
             let blocked_by = backends.get(&pid).map(|backend| &backend.blocked_by);
             let blocked_by: BTreeSet<i32> = blocked_by.into_iter().flatten().copied().collect();
-            // A backend that holds the lock in shared mode and waits for the exclusive one is both a
-            // holder and a waiter.
+            // A backend that holds the lock in shared mode and waits for the exclusive one is both
+            // a holder and a waiter.
             let holds = |other: &i32| {
                 let mut holders = holders.iter();
                 holders.any(|holder| holder.pid() == *other && holder.mode.excludes(mode))

@@ -62,11 +62,12 @@ pub enum Event<'e, R, E> {
     /// The server refused the end. It is tried again until the row expires, and a message that does
     /// not fit its column is cut.
     EndFailed(&'e R, &'e E),
-    /// The server refused a claim, or an acquisition of a campaign. It is tried again.
+    /// The server refused a claim, or an attempt to become leader. It is tried again.
     Refused(&'e E),
-    /// There was no connection for one, or none for notifications. It is tried again.
+    /// There was no connection for a claim, for an attempt to become leader, or for notifications.
+    /// It is tried again.
     NoConnection(&'e E),
-    /// The first one that was answered after that.
+    /// The first success after `Refused` or `NoConnection`.
     Reconnected,
 }
 

@@ -3,12 +3,16 @@
 //! ```text
 //!             renewed
 //!            ┌──────┐
-//!            ▼      │            sent              answered
-//!  granted ─ held ──┴── end ──▶ ending ───────────▶ ended
-//!            │  ▲                  │ in the user's transaction
-//!            │  └── rolled back ── in transaction ─ committed ─▶ ended
-//!            └── refused, or the deadline ──▶ lost
+//!            ▼      │       ended
+//!  granted ─ Held ──┴──────────────────────────────────────▶ Ended
+//!            │ ▲                                               ▲
+//!            │ │ rolled back (RolledBack)        committed     │
+//!            └─┴──────────── InTransaction ────────────────────┘
+//!    ended in a transaction of the program's
 //! ```
+//!
+//! A hold that has not ended is marked as lost when a renewal is refused or its time is over. A
+//! commit removes the mark, since it shows that the row was held.
 
 use super::{Expiry, Sent, Stop, grace, margin, pause};
 use diesel::result::Error as DieselError;

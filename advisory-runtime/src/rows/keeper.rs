@@ -97,7 +97,8 @@ pub trait Rows<R: HeldRow>: Send + Sync {
     }
 }
 
-/// The name of a group of rows: the types of the rows and the pool, the pool and the table.
+/// The name of a group of rows: the types of its rows and its pool, the pool's number, and the
+/// table. All rows of one name are sent by the statements and the pool of the first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     types: TypeId,
@@ -105,7 +106,7 @@ pub(crate) struct Name {
     table: Option<Arc<str>>,
 }
 
-/// A number for a pool that has none by which to tell it from others.
+/// A unique number for a pool without an identity.
 pub(crate) fn number_of_pool() -> usize {
     // Odd, unlike the addresses that other pools have.
     static NUMBERS: AtomicUsize = AtomicUsize::new(1);
@@ -113,6 +114,8 @@ pub(crate) fn number_of_pool() -> usize {
 }
 
 impl Name {
+    /// `Types` are the types that the keeper does not know: of the rows, the pool, and how it is
+    /// reached.
     pub(crate) fn new<Types: 'static>(pool: usize, table: Option<Arc<str>>) -> Self {
         let types = TypeId::of::<Types>();
         Self { types, pool, table }
@@ -213,8 +216,8 @@ impl Keeper {
         };
         let now = Instant::now();
         let next_of = |row: &R| {
-            // Of a grant whose answer was lost, and of a row that was claimed long ago, less than a
-            // whole ttl is left.
+            // Less than a whole ttl is left if the answer to the grant was lost, or if the row was
+            // claimed long ago.
             let left = row.hold().deadline().saturating_duration_since(now);
             renews.then(|| now + row.every().min(left / 2))
         };
@@ -236,7 +239,8 @@ impl Keeper {
         Ok(kept.collect())
     }
 
-    /// Runs a task on the keeper's runtime. Without a runtime it is dropped.
+    /// Runs a task on the keeper's runtime. Returns `false`, and drops the task, if the runtime
+    /// cannot be started.
     pub(crate) fn spawn(self: &Arc<Self>, task: Task) -> bool {
         let mut state = self.state();
         if self.start(&mut state).is_err() {

@@ -126,8 +126,7 @@ impl<S: Step, D: Queries> StepOn<D, S::Answer, S::Error> for S {
 pub(crate) trait Reach: Send + Sync + 'static {
     type Connection: Queries;
 
-    /// `true` if bodies and statements are futures, so that a body can be dropped and the caller's
-    /// own runtime can send for others.
+    /// `true` if statements are futures, so that the caller's own runtime can send for others.
     const IS_ASYNC: bool;
 
     /// Sends the step from the keeper, until a connection answers; or once from the caller's own

@@ -69,9 +69,9 @@ pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
     format!("SELECT CAST(CASE WHEN {condition} THEN '{marker}' ELSE '1' END AS pg_catalog.int4)")
 }
 
-/// Returns the condition that the backend of this connection is not this process. It is always true
-/// for a negative number, which no process has.
-pub(crate) fn is_not_backend(process: i32) -> String {
+/// A condition: the backend of this connection is not this process. It is always true for a
+/// negative number, which no process has.
+pub(crate) fn not_backend_sql(process: i32) -> String {
     format!("NOT pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process}")
 }
 

@@ -41,7 +41,8 @@ impl<C: Connection> Observer<C> {
     /// # async fn f(mut conn: AsyncPgConnection, other: AsyncPgConnection) {
     /// let room = 7;
     /// let mut observer = Observer::new(other);
-    /// let booked = observer.assert_locked(lock_key!("room:<room: int>", name = "room"), book(&mut conn, room)).await;
+    /// let key = lock_key!("room:<room: int>", name = "room");
+    /// let booked = observer.assert_locked(key, book(&mut conn, room)).await;
     /// # drop(booked);
     /// # }
     /// ```

@@ -23,7 +23,8 @@ type Name = Cow<'static, str>;
 ///     if error.is_busy() { 503 } else { 500 }
 /// }
 ///
-/// let full = testing::lock_errors().into_iter().find(|error| matches!(error, Error::QueueFull { .. }));
+/// let mut errors = testing::lock_errors().into_iter();
+/// let full = errors.find(|error| matches!(error, Error::QueueFull { .. }));
 /// assert_eq!(full.map(|error| status(&error)), Some(503));
 /// ```
 #[must_use]

@@ -132,7 +132,8 @@ fn before(locks: &Locks, pid: i32) -> BTreeSet<i32> {
     reached
 }
 
-/// The sessions that wait for each other, without the sessions that only wait for one of them.
+/// The sessions that wait for each other, without the sessions that only wait for one of them. Each
+/// session that one of `pids` waits for is in `pids` too.
 fn circles(locks: &Locks, pids: &BTreeSet<i32>) -> BTreeSet<Root> {
     let reached: BTreeMap<i32, _> = pids.iter().map(|pid| (*pid, before(locks, *pid))).collect();
     let circles = reached.iter().map(|(pid, others)| {

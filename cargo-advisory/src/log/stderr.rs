@@ -184,6 +184,7 @@ mod tests {
     const PREFIXES: &str = "
 2026-11-22 07:06:19.026 UTC [13595] | | |
 2026-11-22 07:06:19 UTC [13595-7] | | |
+2026-11-22 07:06:19 UTC [13595]»| | |
 2026-11-22 07:06:19 UTC [13595]: [7-1] user=app,db=shop,app=booking,client=10.0.0.7 | app | shop | booking
 2026-11-22 07:06:19 UTC:10.0.0.7(4711):app@shop:[13595]:| app | shop |
 2026-11-22 07:06:19.026 UTC [13595] app@shop | app | shop |

@@ -98,14 +98,19 @@ async fn the_url_of_a_program_is_accepted_or_refused_by_the_name_of_its_option()
     let with = |options: &str| format!("{}{sign}{options}", db.url());
     let url = with(
         "pgbouncer=true&connection_limit=1&pool_timeout=10&pool_max_conns=10&statement-cache-capacity=0&prepareThreshold=0&\
-         gssencmode=disable&client_encoding=UTF8&schema=public&lock_timeout=7s&target_session_attrs=primary&keepalives_count=3",
+         gssencmode=disable&client_encoding=UTF8&sslsni=1&replication=false&sslnegotiation=postgres&schema=public&lock_timeout=7s&\
+         target_session_attrs=primary&keepalives_count=3",
     );
     let said = crate::diagnosis::doctor(&url, &[]).await;
     assert_eq!(said.err, "");
     assert_has(&said.out, "7s: a wait ends");
     db.run("CREATE SCHEMA shop; CREATE TABLE shop.jobs (id int PRIMARY KEY, locked_until timestamptz, locked_by text)")
         .await;
-    for path in ["schema=shop", "currentSchema=shop", "search_path=a,%20shop"] {
+    for path in [
+        "schema=shop",
+        "currentSchema=shop&target_session_attrs=any",
+        "search_path=a,%20shop",
+    ] {
         let url = with(&format!("options=-c%20lock_timeout%3D7s&{path}"));
         locks_at(&url, &["--claims", "jobs"]).await.fine();
         let said = crate::diagnosis::doctor(&url, &[]).await;
@@ -121,6 +126,9 @@ sslcert=me.pem | name a role with a password
 ssl=true | `sslmode=verify-full`
 ssl_min_protocol_version=TLSv1.3 | TLS 1.2 and 1.3
 keepalives_count=x | write a number
+replication=database | a session that runs queries
+require_auth=scram-sha-256 | `channel_binding=require`
+sslcrl=revoked.pem | revoked certificates are not known
 secretword=x | unknown option";
     for [options, write] in cases(table) {
         let said = locks_at(&with(options), &[]).await.exits(2);

@@ -91,7 +91,11 @@ async fn a_run_shows_nothing_of_the_runs_before_it() {
     let bouncer = pooler!(&db, "pool_mode = transaction");
     let mut conn = db.connect().await;
     does(&mut conn, "SELECT pg_advisory_lock(7)").await;
-    for url in [&bouncer.url(&db), db.url(), &bouncer.url(&db)] {
+    let pooled = bouncer.url(&db);
+    // The pooler accepts no `search_path`, and this one is the default.
+    let sign = if pooled.contains('?') { '&' } else { '?' };
+    let default = format!("{pooled}{sign}schema=public");
+    for url in [&pooled, db.url(), &default] {
         let said = locks_at(url, &["--format", "json"]).await;
         let value: Value = serde_json::from_str(&said.out).unwrap();
         assert_eq!(value["backends"].as_array().unwrap().len(), 1, "{value}");

@@ -11,8 +11,6 @@
 
 #[path = "../../tests/it/blocking.rs"]
 mod blocking;
-#[path = "../../tests/it/blocking_calls.rs"]
-mod blocking_calls;
 #[path = "../../tests/it/blocking_hold.rs"]
 mod blocking_hold;
 #[path = "../../tests/it/blocking_panics.rs"]
@@ -53,12 +51,14 @@ mod lease_attribute;
 mod lease_busy;
 #[path = "../../tests/it/lease_held.rs"]
 mod lease_held;
-#[path = "../../tests/it/lease_locked_row.rs"]
-mod lease_locked_row;
+#[path = "../../tests/it/lease_row.rs"]
+mod lease_row;
 #[path = "../../tests/it/lock_table.rs"]
 mod lock_table;
 #[path = "../../tests/it/managers.rs"]
 mod managers;
+#[path = "../../tests/it/many_keys.rs"]
+mod many_keys;
 #[path = "../../tests/it/monitor.rs"]
 mod monitor;
 #[path = "../../tests/it/nesting.rs"]
@@ -81,5 +81,3 @@ mod sync_job;
 mod testing;
 #[path = "../../tests/it/wait_ends.rs"]
 mod wait_ends;
-#[path = "../../tests/it/waits.rs"]
-mod waits;

@@ -9,12 +9,11 @@ use std::process::{Command, Output};
 const MODULES: &str = "
     blocking:: blocking_hold:: blocking_panics:: blocking_session:: both:: cancel::
     closed_connection:: cost:: drops:: every_poll:: every_poll_pools:: hold::
-    hold_nested:: hold_settings:: mid_transaction:: mid_transaction_refused::
-    mid_transaction_try:: nesting:: order_leases::a_task_that_waits round_trips::
-    runtime_idle:: search_path:: self_deadlock:: session:: task_deadlock::
-    test_transactions:: wait_ends::";
+    hold_nested:: hold_settings:: many_keys::thousands_of_session mid_transaction:: nesting::
+    order_leases::a_task_that_waits round_trips:: runtime_idle:: search_path::
+    self_deadlock:: session:: task_deadlock:: test_transactions:: wait_ends::";
 
-const SKIPPED: &str = "claims_ _pg::cancelled _pg::lost_waits _pg::commit_cancelled";
+const SKIPPED: &str = "claims_ suite::cancelled suite::lost_waits suite::commit_cancelled";
 
 async fn again(more: &[&str]) -> Output {
     let mut child = Command::new(std::env::current_exe().unwrap());

@@ -1,7 +1,7 @@
 //! Blocking Diesel: the locked functions that its tests use, and what only it promises. `both.rs`
 //! has what both drivers promise.
 
-use crate::blocking_calls::book;
+use crate::calls::book_blocking as book;
 use advisory_runtime::blocking::{Connection, xact};
 use advisory_runtime::{Error, PoolError, Request, Wait, advisory_lock, testing};
 use advisory_tests::blocking::{book_unlocked, execute, finish, held_by, insert, pid_of};

@@ -1,10 +1,10 @@
 //! Blocking Diesel: a body that exceeds `max_hold` is not committed, and the server ends the
 //! session of a stopped client. The timeouts of the session are as before afterwards.
 
-use crate::blocking_calls::book;
+use crate::calls::book_blocking as book;
 use advisory_runtime::blocking::session;
 use advisory_runtime::{Error, Request, Wait, advisory_lock};
-use advisory_tests::blocking::{execute, held_by, insert, pid_of};
+use advisory_tests::blocking::{execute, held_by, insert, pid_of, settings};
 use advisory_tests::bookings::{committed, database};
 use advisory_tests::futures::spawn_blocking;
 use advisory_tests::holds::{ROUNDS, SERVERS_MORE};
@@ -12,8 +12,7 @@ use advisory_tests::{assert_error, assert_matches};
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
-use diesel::sql_types::Text;
-use diesel::{Connection as _, QueryResult, RunQueryDsl};
+use diesel::{Connection as _, QueryResult};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -176,14 +175,7 @@ async fn the_server_frees_what_a_stopped_body_holds() {
 /// Even on a busy machine, a body that does nothing does not take this long.
 const BOUND: Duration = Duration::from_secs(600);
 
-/// The settings that `max_hold` changes; `transaction_timeout` exists since PostgreSQL 17.
-fn timeouts(conn: &mut PgConnection) -> String {
-    let all = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN \
-               ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', \
-                'client_connection_check_interval')";
-    diesel::dsl::sql::<Text>(all).get_result(conn).unwrap()
-}
-
+/// `transaction_timeout` exists since PostgreSQL 17.
 fn set_timeouts(conn: &mut PgConnection, value: &str) {
     let set = format!(
         "SELECT set_config(name, '{value}', false) FROM pg_settings WHERE name IN \
@@ -210,17 +202,17 @@ async fn a_dropped_lock_returns_a_session_with_its_own_timeouts() {
     for own in ["0", "2h"] {
         let mut conn = pool.get().unwrap();
         set_timeouts(&mut conn, own);
-        let (pid, before) = (pid_of(&mut conn), timeouts(&mut conn));
+        let (pid, before) = (pid_of(&mut conn), settings(&mut conn));
         drop(conn);
         for request in &requests {
             for open in OPEN {
                 let held = session::acquire_owned(pool.get().unwrap(), request.clone());
                 let mut lock = held.unwrap();
-                assert_ne!(timeouts(lock.conn()), before, "{request:?}");
+                assert_ne!(settings(lock.conn()), before, "{request:?}");
                 drop(lock.conn().batch_execute(open));
                 drop(lock);
                 let mut conn = pool.get().unwrap();
-                assert_eq!(timeouts(&mut conn), before, "{request:?}, {open}");
+                assert_eq!(settings(&mut conn), before, "{request:?}, {open}");
                 assert_eq!(pid_of(&mut conn), pid, "{request:?}, {open}");
                 assert_eq!(held_by(&mut conn).unwrap(), 0, "{request:?}, {open}");
             }
@@ -244,7 +236,7 @@ async fn a_panic_in_the_body_leaves_the_session_its_own_timeouts() {
     let db = database().await;
     let mut conn = db.establish();
     set_timeouts(&mut conn, "2h");
-    let (pid, before) = (pid_of(&mut conn), timeouts(&mut conn));
+    let (pid, before) = (pid_of(&mut conn), settings(&mut conn));
     for is_test in [false, true] {
         if is_test {
             conn.begin_test_transaction().unwrap();
@@ -253,7 +245,7 @@ async fn a_panic_in_the_body_leaves_the_session_its_own_timeouts() {
         for open in kinds {
             let call = AssertUnwindSafe(|| panics(&mut conn, 7, open));
             catch_unwind(call).unwrap_err();
-            assert_eq!(timeouts(&mut conn), before, "{is_test}, {open}");
+            assert_eq!(settings(&mut conn), before, "{is_test}, {open}");
             assert_eq!(pid_of(&mut conn), pid, "{is_test}, {open}");
             assert_eq!(held_by(&mut conn).unwrap(), 0, "{is_test}, {open}");
         }

@@ -1,7 +1,7 @@
 //! Blocking Diesel: a panic that is caught above or below the connection leaves no lock and no open
 //! transaction, and the next transaction really commits.
 
-use crate::blocking_calls::book;
+use crate::calls::book_blocking as book;
 use advisory_runtime::blocking::{Connection, session, xact};
 use advisory_runtime::{Isolation, Request, advisory_lock};
 use advisory_tests::blocking::{execute, finish, held_by, insert, pid_of};

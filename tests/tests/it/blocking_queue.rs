@@ -1,9 +1,11 @@
-//! Blocking Diesel: queues inside this process. Calls queue for a key before they take a
-//! connection. The queues belong to the process, not to a database: each test has rooms of its own.
+//! Blocking Diesel: calls that wait in this process. They queue for a key before they take a
+//! connection, and between two tries a pool has the connection of a call that polls. The queues
+//! belong to the process, not to a database: each test has rooms of its own.
 
+use advisory_runtime::blocking::xact;
 use advisory_runtime::{Error, advisory_lock};
-use advisory_tests::blocking::book_unlocked;
-use advisory_tests::bookings::{committed, database};
+use advisory_tests::blocking::{book_unlocked, finish, insert};
+use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::futures::spawn_blocking;
 use advisory_tests::pauses::pause;
 use diesel::pg::PgConnection;
@@ -118,5 +120,40 @@ async fn a_panic_gives_the_turn_and_the_only_connection_on() {
     }
     assert_eq!([booked, panicked], [1, 4]);
     assert_eq!(committed(&db, 70).await, 1);
+    db.until_quiet().await;
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", conn = pool.get()?, wait = "1h", poll = "2ms")]
+fn book(pool: &Pool, room: i64) -> anyhow::Result<usize> {
+    Ok(insert(conn, room, "Ada")?)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "session", pool = pool, poll = "2ms", wait = "20ms", on_held = Ok(0))]
+fn book_or_skip(pool: &Pool, room: i64) -> anyhow::Result<usize> {
+    Ok(insert(conn, room, "Ada")?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_two_tries_the_connection_is_back_in_its_pool() {
+    let db = database().await;
+    let pool = db.r2d2(1);
+    let mut holder = db.establish();
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    let calls = [7, 7].map(|room| {
+        let pool = pool.clone();
+        spawn_blocking(move || book(&pool, room))
+    });
+    // Both share one connection, which a third call uses in between.
+    for _ in 0..3 {
+        assert_eq!(book_or_skip(&pool, 7).unwrap(), 0);
+        assert_eq!(book(&pool, 8).unwrap(), 1);
+    }
+    assert_eq!(db.locks().await.len(), 1, "none but the holder's");
+    finish(held);
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), 1);
+    }
+    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [2, 3]);
+    assert_eq!(book_or_skip(&pool, 7).unwrap(), 1);
     db.until_quiet().await;
 }

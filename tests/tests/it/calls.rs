@@ -3,12 +3,14 @@
 //! They are not in the library: it would put their lock sites into every program that links it.
 
 use advisory_runtime::{Connection, Error, LockKey, advisory_lock};
+use advisory_tests::blocking::book_unlocked;
 use advisory_tests::bookings::{bookings, execute, in_transaction, insert};
 use advisory_tests::dropped_call::{SCOPES, WAITS, call};
 use advisory_tests::failover::{number, reconnect};
 use advisory_tests::pauses::pause;
 use advisory_tests::{assert_error, assert_matches};
 use diesel::QueryResult;
+use diesel::pg::PgConnection;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::BigInt;
 use diesel_async::pooled_connection::deadpool;
@@ -32,6 +34,11 @@ pub(crate) async fn book(
     }
     insert(conn, room, guest).await?;
     Ok(true)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
+pub(crate) fn book_blocking(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<bool> {
+    book_unlocked(conn, room, guest)
 }
 
 #[advisory_lock(key = "room:<room>", name = "room", poll = "2ms")]

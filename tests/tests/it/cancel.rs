@@ -2,7 +2,7 @@
 //! bad connection in a pool.
 
 use crate::calls::{Body, book, work};
-use advisory_runtime::{Error, advisory_lock, session, xact};
+use advisory_runtime::{Error, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, insert, key_of};
 use advisory_tests::futures::{caught, dropped};
 use advisory_tests::pauses::pause;
@@ -49,22 +49,25 @@ impl Pool {
 }
 
 #[tokio::test]
-async fn dropped_waiter_leaves_no_backend() {
+async fn a_dropped_waiter_leaves_no_backend_also_in_a_nested_call() {
     let db = database().await;
     let mut holder = db.connect().await;
     for pool in pools(&db).await {
-        let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+        let held = xact::begin(&mut holder, Request::all([key_of(7), key_of(99)])).await;
         dropped(pool.book(7), db.until_waiting(key_of(7))).await;
         db.until_no_waiters(key_of(7)).await;
         pool.works(&db, 8).await;
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        dropped(pool.work(6, Body::Waits), db.until_waiting(key_of(99))).await;
+        db.until_no_waiters(key_of(99)).await;
+        pool.works(&db, 8).await;
+        held.unwrap().finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
-        assert_eq!(committed(&db, 7).await, 0);
+        assert_eq!([committed(&db, 7).await, committed(&db, 6).await], [0, 0]);
     }
 }
 
 #[tokio::test]
-async fn dropped_in_the_body_rolls_back_and_frees_the_lock() {
+async fn a_drop_or_a_panic_in_the_body_rolls_back_and_frees_the_lock() {
     let db = database().await;
     for pool in pools(&db).await {
         let (reach, reached) = oneshot::channel();
@@ -74,29 +77,6 @@ async fn dropped_in_the_body_rolls_back_and_frees_the_lock() {
         .await;
         db.until_quiet().await;
         pool.works(&db, 8).await;
-        assert_eq!(committed(&db, 7).await, 0);
-    }
-}
-
-#[tokio::test]
-async fn dropped_while_a_nested_call_waits_frees_both() {
-    let db = database().await;
-    let mut holder = db.connect().await;
-    for pool in pools(&db).await {
-        let held = xact::begin(&mut holder, key_of(99)).await.unwrap();
-        dropped(pool.work(7, Body::Waits), db.until_waiting(key_of(99))).await;
-        db.until_no_waiters(key_of(99)).await;
-        pool.works(&db, 8).await;
-        held.finish(Ok::<_, Error>(())).await.unwrap();
-        db.until_quiet().await;
-        assert_eq!(committed(&db, 7).await, 0);
-    }
-}
-
-#[tokio::test]
-async fn a_panic_in_the_body_rolls_back_and_frees_the_lock() {
-    let db = database().await;
-    for pool in pools(&db).await {
         // Caught above the connection, so that it returns to its pool after the unwinding.
         assert!(caught(pool.work(7, Body::Panics)).await.is_err());
         db.until_quiet().await;

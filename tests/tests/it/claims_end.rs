@@ -13,15 +13,14 @@ use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::future::pending;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Waits until the claim lasts a second longer than it does now.
-async fn renewed(db: &Database, what: &str) {
+async fn renewed(db: &Database) {
     db.run("DROP TABLE IF EXISTS first; CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
         .await;
     until(
         db,
-        what,
         "locked_until > (SELECT locked_until + interval '1 s' FROM first)",
     )
     .await;
@@ -79,12 +78,8 @@ async fn renewals_that_get_no_answer_leave_no_session_waiting() {
     assert_lost(claim::run(&pool, &job, End::Fail, body).await);
     let waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
          AND datname = current_database()";
-    db.until_empty(
-        Duration::from_secs(30),
-        "no session that waits for the row",
-        waiting,
-    )
-    .await;
+    db.until_none("no session that waits for the row", waiting)
+        .await;
     drop(other);
 }
 
@@ -96,7 +91,7 @@ async fn a_claim_whose_completion_was_rolled_back_is_renewed_on() {
     let kept = claim::renew_while(&pool, &job, async {
         let mut conn = Pool::connection(&pool).await?;
         claims::roll_back(&mut conn, async |conn| claim::complete(conn, &job).await).await;
-        renewed(&db, "a second's renewals behind the rollback").await;
+        renewed(&db).await;
         claim::complete(&mut conn, &job).await
     })
     .await;
@@ -139,7 +134,7 @@ async fn a_claim_is_renewed_while_work_uses_the_whole_pool() {
             let job = brief(&mut conn).await;
             let result: Result<(), Error> = claim::renew_while(&pool, &job, async {
                 let _lent = Pool::connection(&pool).await?;
-                renewed(&db, "a second's renewals beside the pool").await;
+                renewed(&db).await;
                 Ok(())
             })
             .await
@@ -171,9 +166,7 @@ async fn a_row_that_is_not_seen_beside_the_pool_is_not_lost() {
     run(&mut conn, "SET search_path = own").await;
     let job = brief(&mut conn).await;
     let kept = claim::renew_while(&pool, &job, async {
-        let missing = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM asked)";
-        db.until_empty(Duration::from_secs(30), "a renewal", missing)
-            .await;
+        db.until_some("a renewal", "SELECT FROM asked").await;
         drop(conn);
     });
     kept.await.unwrap();
@@ -206,16 +199,16 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
             let mut completion = std::pin::pin!(claim::complete(&mut own, &job));
             // It waits for the row: before that it can be prepared only. A renewal waits too, and
             // sets another column.
-            let waiting = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-                AND datname = current_database() AND strpos(query, '\"completed_at\" = ') > 0)";
-            let sent = db.until_empty(Duration::from_secs(30), "the completion", waiting);
+            let waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                AND datname = current_database() AND strpos(query, '\"completed_at\" = ') > 0";
+            let sent = db.until_some("the completion", waiting);
             tokio::select! {
                 done = &mut completion => panic!("{done:?}"),
                 () = sent => {}
             }
         }
         drop(other);
-        until(&db, "the completion", "completed_at IS NOT NULL").await;
+        until(&db, "completed_at IS NOT NULL").await;
         Ok(())
     })
     .await;
@@ -265,9 +258,9 @@ async fn a_job_whose_end_is_dropped_ends_in_the_background() {
         let refused = "SELECT 'not yet' FROM tries WHERE NOT is_called";
         tokio::select! {
             ran = run => panic!("{ran:?}"),
-            () = db.until_empty(Duration::from_secs(30), "a refusal", refused) => {}
+            () = db.until_none("a refusal", refused) => {}
         }
-        until(&db, "the end", "locked_by IS NULL").await;
+        until(&db, "locked_by IS NULL").await;
         let ended = state_of(&mut conn, 1).await;
         assert_eq!(ended == State::Completed, is_done, "{ended}");
         assert_eq!(ended == State::Failed, !is_done, "{ended}");

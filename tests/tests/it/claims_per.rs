@@ -8,7 +8,7 @@ use advisory_tests::statements::{explain, names, run};
 use advisory_tests::{Database, Proxy, assert_matches, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 async fn ids<T: Claim>(
     conn: &mut AsyncPgConnection,
@@ -358,11 +358,10 @@ async fn the_wait_for_the_lock_of_a_value_does_not_count() {
         "SELECT pg_advisory_lock(hashint8extended(hash_record_extended(ROW('a'::text), 0), 0))";
     run(&mut other, lock).await;
     let freed = async {
-        let early = "SELECT 'too early' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
+        let long = "SELECT FROM pg_stat_activity \
              WHERE datname = current_database() AND wait_event_type = 'Lock' \
-             AND query_start < clock_timestamp() - interval '3500 milliseconds')";
-        db.until_empty(Duration::from_secs(60), "a wait longer than the ttl", early)
-            .await;
+             AND query_start < clock_timestamp() - interval '3500 milliseconds'";
+        db.until_some("a wait longer than the ttl", long).await;
         let unlock = "SELECT pg_advisory_unlock_all()";
         run(&mut other, unlock).await;
     };
@@ -446,19 +445,16 @@ async fn an_error_of_the_statements_is_reported_at_once() {
 async fn a_dropped_claim_leaves_no_transaction() {
     const WAITING: &str = "SELECT pid FROM pg_locks WHERE NOT granted AND locktype = 'advisory' \
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let generous = Duration::from_secs(60);
     let db = jobs(&[("a", 2)]).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let held: Result<(), Error> = other
         .transaction(async |other| {
             let job = by_key(other, 1).await;
-            let waits = format!("SELECT 'no' WHERE NOT EXISTS ({WAITING})");
             tokio::select! {
                 second = by_key(&mut conn, 2) => panic!("{second:?}"),
-                () = db.until_empty(generous, "a claim that waits", &waits) => {}
+                () = db.until_some("a claim that waits", WAITING) => {}
             }
-            db.until_empty(generous, "the end of its wait", WAITING)
-                .await;
+            db.until_none("the end of its wait", WAITING).await;
             drop(job);
             Ok(())
         })

@@ -1,11 +1,11 @@
 //! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and
 //! ended according to the work's result.
 
-use crate::sync_job::{Brief, brief, database, row, state_of};
+use crate::sync_job::{Brief, brief, database, row, state_of, until};
 use advisory_runtime::claim::{self, Claimed, End, Error, State};
 use advisory_runtime::{Pool, PoolError};
+use advisory_tests::assert_matches;
 use advisory_tests::futures::{caught, spawn};
-use advisory_tests::{Database, assert_matches};
 use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
@@ -25,13 +25,6 @@ impl Drop for Dropped<'_> {
 async fn never(guard: Dropped<'_>) -> Result<(), Error> {
     let _guard = guard;
     pending().await
-}
-
-async fn until(db: &Database, condition: &str) {
-    let sql =
-        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
-    db.until_empty(Duration::from_secs(30), condition, &sql)
-        .await;
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 use crate::mails::{Brief, Limited, Mail, OPEN, mails, mails_that, until_empty};
 use advisory_runtime::claim::{self, BodyOutcome, Claimed, End, Error, Worker};
 use advisory_runtime::{Pool, PoolError};
+use advisory_tests::monitor::until_waiters;
+use advisory_tests::statements::run;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -196,18 +198,17 @@ impl Pool for Gate {
 async fn rows_that_were_not_begun_are_released() {
     let db = mails(4).await;
     let (pool, mut other) = (db.bb8(3).await, db.connect().await);
-    other
-        .batch_execute("BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE")
-        .await
-        .unwrap();
+    run(
+        &mut other,
+        "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE",
+    )
+    .await;
     let (stop, stopped) = oneshot::channel::<()>();
     let worker = Worker::new(&pool, "worker").concurrency(4).poll_only();
     let worker = worker.until(async { drop(stopped.await) });
     let ran = worker.run(async |_: Claimed<Mail>| Err::<(), _>("it was stopped"));
     let (ran, ()) = tokio::join!(ran, async {
-        let waits = "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'mail'::regclass)";
-        db.until_empty(Duration::from_secs(30), "the claim", waits)
-            .await;
+        until_waiters(&db, 1).await;
         stop.send(()).unwrap();
         tokio::task::yield_now().await;
         other.batch_execute("COMMIT").await.unwrap();

@@ -6,7 +6,8 @@ use advisory_runtime::Pool as _;
 use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Event, Worker};
 use advisory_tests::Database;
 use advisory_tests::futures::spawn;
-use advisory_tests::statements::{Sent, prepared};
+use advisory_tests::monitor::until_waiters;
+use advisory_tests::statements::{Sent, prepared, run};
 use diesel::{ExpressionMethods, Queryable, Selectable};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::collections::HashMap;
@@ -23,7 +24,6 @@ struct Gone {
     id: i64,
 }
 
-const GENEROUS: Duration = Duration::from_secs(60);
 const NEVER: Duration = Duration::from_secs(3600);
 const DONE: &str = "completed_at IS NOT NULL";
 
@@ -42,14 +42,14 @@ async fn record_statements(db: &Database) {
 
 async fn until_statements(db: &Database, count: u32) {
     let sql = format!("SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < {count}");
-    db.until_empty(GENEROUS, "the statements", &sql).await;
+    db.until_none("the statements", &sql).await;
 }
 
 async fn until_held(db: &Database, count: i64) {
     let sql = format!(
         "SELECT 'not yet' WHERE (SELECT count(*) FROM mail WHERE locked_until > now()) <> {count}"
     );
-    db.until_empty(GENEROUS, "rows that are held", &sql).await;
+    db.until_none("rows that are held", &sql).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -184,10 +184,11 @@ async fn a_row_that_cannot_be_ended_together_holds_up_no_other() {
     });
     let (ran, ()) = tokio::join!(ran, async {
         at_once.wait().await;
-        other
-            .batch_execute("BEGIN; SELECT FROM mail WHERE id = 7 FOR UPDATE")
-            .await
-            .unwrap();
+        run(
+            &mut other,
+            "BEGIN; SELECT FROM mail WHERE id = 7 FOR UPDATE",
+        )
+        .await;
         db.run("UPDATE mail SET locked_by = 'another' WHERE id = 9")
             .await;
         begun.notify_one();
@@ -361,17 +362,9 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
         tokio::join!(run(), run(), run(), run(), run());
     };
     let notify = async {
-        let count = |condition: &str, least: u32| {
-            format!(
-                "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {condition}) < {least}"
-            )
-        };
-        let listens = format!(
-            "SELECT 'not yet' WHERE {}",
-            count("query = 'LISTEN advisory_claim' AND state = 'idle'", 1)
-        );
-        db.until_empty(GENEROUS, "the listener of all", &listens)
-            .await;
+        let listens = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
+             AND query = 'LISTEN advisory_claim' AND state = 'idle'";
+        db.until_some("the listener of all", listens).await;
         record_statements(&db).await;
         // A first round shows that all have looked after they began to listen, and are idle.
         for count in [10, 20, 30] {
@@ -379,21 +372,17 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
             until_statements(&db, count).await;
         }
         let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()";
-        db.until_empty(GENEROUS, "that all are idle", busy).await;
+        db.until_none("that all are idle", busy).await;
         db.run("TRUNCATE statement").await;
-        locks
-            .batch_execute("BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE")
-            .await
-            .unwrap();
+        run(
+            &mut locks,
+            "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE",
+        )
+        .await;
         for _ in 0..50 {
             notifies.batch_execute(NOTIFY).await.unwrap();
         }
-        let wait = format!(
-            "SELECT 'not yet' WHERE {}",
-            count("wait_event_type = 'Lock'", 10)
-        );
-        db.until_empty(GENEROUS, "ten claims that wait", &wait)
-            .await;
+        until_waiters(&db, 10).await;
         locks.batch_execute("COMMIT").await.unwrap();
         // The workers' own end tells that all have been answered.
         until_statements(&db, 10).await;

@@ -4,7 +4,8 @@
 use crate::mails::{Limited, Mail, OPEN, mails, mails_that, until_empty, work};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_tests::Database;
+use advisory_tests::poolers::tracking_bouncer;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -13,10 +14,9 @@ use tokio::time::timeout;
 const NEVER: Duration = Duration::from_secs(3600);
 
 async fn until_it_listens(db: &Database) {
-    let listens = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
-         WHERE datname = current_database() AND query = 'LISTEN advisory_claim' AND state = 'idle')";
-    db.until_empty(Duration::from_secs(30), "a listener", listens)
-        .await;
+    let listens = "SELECT FROM pg_stat_activity \
+         WHERE datname = current_database() AND query = 'LISTEN advisory_claim' AND state = 'idle'";
+    db.until_some("a listener", listens).await;
 }
 
 /// It would look again in an hour.
@@ -60,7 +60,7 @@ async fn the_workers_of_a_pool_share_one_listener() {
     let exactly = async |count: usize, what: &str| {
         let sql =
             format!("SELECT 'not so' WHERE (SELECT count(*) FROM ({listeners}) AS l) <> {count}");
-        db.until_empty(Duration::from_secs(30), what, &sql).await;
+        db.until_none(what, &sql).await;
     };
     let (stop_first, first_stops) = oneshot::channel::<()>();
     let first = Worker::new(&pool, "first").poll(NEVER).until(async {
@@ -101,10 +101,9 @@ async fn the_end_of_a_claim_wakes_a_worker_whose_values_were_full() {
         ] {
             db.run("INSERT INTO mail (id, locked_until, locked_by) VALUES (1, now() + interval '1 hour', 'other'), (2, NULL, NULL)")
                 .await;
-            let looked = "SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
-                 AND query = 'COMMIT' AND state = 'idle' AND state_change > (SELECT run_at FROM mail WHERE id = 2))";
-            db.until_empty(Duration::from_secs(30), "a claim in vain", looked)
-                .await;
+            let looked = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
+                 AND query = 'COMMIT' AND state = 'idle' AND state_change > (SELECT run_at FROM mail WHERE id = 2)";
+            db.until_some("a claim in vain", looked).await;
             assert_eq!(
                 mails_that(&db, "id = 2 AND locked_by IS NULL AND completed_at IS NULL").await,
                 1
@@ -155,9 +154,8 @@ async fn behind_a_pooler_it_polls_and_says_so() {
     }
     let db = mails(0).await;
     let settings = "pool_mode = transaction\ndefault_pool_size = 3\nmax_prepared_statements = 50";
-    let bouncer = match Bouncer::start_tracking(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("a worker behind a pooler", why),
+    let Some(bouncer) = tracking_bouncer(&db, settings).await else {
+        return;
     };
     let pool = Database::deadpool_at(bouncer.url(&db), 3);
     let heard = Heard::default();

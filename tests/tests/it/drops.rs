@@ -1,5 +1,5 @@
 //! Drops in unusual places: immediately one after another, while a refusal is being named, after an
-//! answer that was not read, under another role, with more keys than a statement can have.
+//! answer that was not read, under another role.
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
@@ -205,28 +205,4 @@ async fn a_body_that_has_set_another_role_leaves_no_lock_in_a_pool() {
     db.until_no_locks().await;
     run(&mut pool.get().await.unwrap(), "SELECT 1").await;
     db.run(&format!("DROP ROLE {role}")).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_keys_than_a_target_list_takes_are_released_too() {
-    let db = database().await;
-    let mut conn = db.connect().await;
-    let held = session::acquire(&mut conn, Request::all(0..2000))
-        .await
-        .unwrap();
-    assert_eq!(db.locks().await.len(), 2000);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
-    assert_eq!(db.locks().await.len(), 0);
-    let strict = Request::all(0..2000).isolation(Isolation::Serializable);
-    let held = xact::begin(&mut conn, strict).await.unwrap();
-    assert_eq!(db.locks().await.len(), 2000);
-    finish(held).await;
-    assert_eq!(db.locks().await.len(), 0);
-    drop(
-        session::acquire(&mut conn, Request::all(0..2000))
-            .await
-            .unwrap(),
-    );
-    db.until_no_locks().await;
-    assert_closed(&mut conn, "2,000 keys").await;
 }

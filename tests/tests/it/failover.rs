@@ -1,17 +1,21 @@
-//! Failovers with the servers' own programs: a standby is promoted, with every commit of its
-//! primary or without the last ones.
+//! Failovers: with the servers' own programs a standby is promoted, with every commit of its primary
+//! or without the last ones; a failover manager, which `scripts/failover` starts, does it by itself.
 
 use crate::calls::{book, book_across};
 use crate::gated_migrations::{GATE, MIGRATIONS, NAMES};
+use advisory_runtime::lease::Table;
 use advisory_runtime::{Error, migrations, session};
 use advisory_tests::campaigns::{Campaigns, ORDER, TTL, WORK};
 use advisory_tests::failover::{
-    BOOKING, GENEROUS, connect, cut_off, either, number, primary, timeline_of, token, until,
+    BOOKING, GENEROUS, connect, cut_off, either, number, primary, reconnect, timeline_of, token,
+    until,
 };
-use advisory_tests::futures::spawn;
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::leases::{key, leases_at, once};
+use advisory_tests::statements::run;
 use advisory_tests::{Database, OwnServer, assert_error, assert_matches, left_out};
 use diesel_async::SimpleAsyncConnection;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Keys with a row and without one, twice.
@@ -56,9 +60,11 @@ async fn tokens_grow_across_failovers_that_lose_grants() {
 async fn follow_synchronously(primary: &OwnServer) -> OwnServer {
     let standby = primary.follow().await;
     let mut conn = connect(primary).await;
-    conn.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        .await
-        .unwrap();
+    run(
+        &mut conn,
+        "ALTER SYSTEM SET synchronous_standby_names = '*'",
+    )
+    .await;
     conn.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     until(
         &mut conn,
@@ -99,12 +105,12 @@ async fn an_asynchronous_failover_loses_whole_transactions() {
     let standby = primary.follow().await;
     let mut conn = connect(&primary).await;
     conn.batch_execute(BOOKING).await.unwrap();
-    conn.batch_execute(
+    run(
+        &mut conn,
         "CREATE TABLE mirror (room int8 NOT NULL); \
          CREATE RULE mirror AS ON INSERT TO booking DO ALSO INSERT INTO mirror VALUES (NEW.room)",
     )
-    .await
-    .unwrap();
+    .await;
     for room in 0..20 {
         assert!(book(&mut conn, room, "before").await.unwrap());
     }
@@ -194,9 +200,7 @@ async fn a_primary_that_comes_back_has_lost_only_what_it_did_alone() {
     };
     let mut conn = connect(&first).await;
     conn.batch_execute(BOOKING).await.unwrap();
-    conn.batch_execute("ALTER SYSTEM SET wal_log_hints = on")
-        .await
-        .unwrap();
+    run(&mut conn, "ALTER SYSTEM SET wal_log_hints = on").await;
     first.stop("fast").await;
     first.start_again().await;
     let second = first.follow().await;
@@ -294,13 +298,13 @@ async fn migrations_resume_on_the_new_primary() {
     let standby = primary.follow().await;
     let url = either(&primary, &standby);
     let gate = session::acquire_owned(connect(&primary).await, GATE).await;
-    let run = spawn({
+    let running = spawn({
         let url = url.clone();
         async move { migrations::run(&url, MIGRATIONS).await }
     });
     until(&mut connect(&primary).await, WAITS).await;
     primary.stop("immediate").await;
-    let error = run.await.unwrap().unwrap_err();
+    let error = running.await.unwrap().unwrap_err();
     assert!(error.applied().is_empty(), "{error}");
     drop(gate);
     standby.promote().await;
@@ -311,7 +315,43 @@ async fn migrations_resume_on_the_new_primary() {
     let again = migrations::run(&url, MIGRATIONS).await.unwrap();
     assert!(again.applied.is_empty());
     let mut conn = connect(&standby).await;
-    conn.batch_execute("SELECT FROM __diesel_schema_migrations")
-        .await
-        .unwrap();
+    run(&mut conn, "SELECT FROM __diesel_schema_migrations").await;
+}
+
+/// The addresses of all servers, of which the one that writes is wanted.
+const URL: &str = "ADVISORY_TEST_FAILOVER_URL";
+
+/// Ends the primary.
+const COMMAND: &str = "ADVISORY_TEST_FAILOVER_COMMAND";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_managed_failover_loses_no_booking_and_no_term() {
+    let (Ok(url), Ok(command)) = (std::env::var(URL), std::env::var(COMMAND)) else {
+        return left_out(
+            "manager",
+            "no address of a cluster is set: `scripts/failover` does",
+        );
+    };
+    let mut conn = reconnect(&url).await;
+    run(&mut conn, "DROP TABLE IF EXISTS booking, work").await;
+    conn.batch_execute(BOOKING).await.unwrap();
+    conn.batch_execute(WORK).await.unwrap();
+    Table::new().set_up(&mut conn).await.unwrap();
+    let campaigns = Campaigns::start([url.clone(), url.clone()]);
+    let first = campaigns
+        .until(|store| (store.largest > 0).then_some(store.largest))
+        .await;
+    book_across(&url, 2_000, async {
+        let ended = spawn_blocking(move || Command::new("sh").args(["-c", &command]).status());
+        assert!(ended.await.unwrap().unwrap().success());
+    })
+    .await;
+    let after = campaigns
+        .until(|store| (store.largest > first).then_some(store.largest))
+        .await;
+    campaigns.end().await;
+    assert_eq!(timeline_of(after), timeline_of(first) + 1);
+    let mut conn = reconnect(&url).await;
+    assert_eq!(number(&mut conn, ORDER[1]).await, 0);
+    assert_eq!(number(&mut conn, ORDER[0]).await, 2);
 }

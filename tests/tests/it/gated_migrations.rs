@@ -1,14 +1,15 @@
 //! Three migrations, the first of which waits for a gate, and runs of them.
 
-use advisory_runtime::migrations::{self, Error, Holder, Migrator, Report, Step};
+use advisory_runtime::migrations::{Error, Holder, Migrator, Report, Step};
 use advisory_runtime::{OwnedLockGuard, blocking, session};
 use advisory_tests::Database;
-use advisory_tests::futures::spawn_blocking;
+use advisory_tests::futures::{spawn, spawn_blocking};
 use diesel::migration::MigrationSource;
 use diesel::pg::Pg;
 use diesel_async::AsyncPgConnection;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
 
 /// The second is a real `CREATE INDEX CONCURRENTLY`; the first waits for the gate.
 pub(crate) const MIGRATIONS: EmbeddedMigrations = embed_migrations!("tests/it/migrations");
@@ -25,7 +26,12 @@ pub(crate) type Gate = OwnedLockGuard<AsyncPgConnection>;
 
 /// While it is held, the first migration waits.
 pub(crate) async fn gate(db: &Database) -> Gate {
-    let lock = session::acquire_owned(db.connect().await, GATE).await;
+    hold(db, GATE).await
+}
+
+/// Holds a lock on a connection of its own.
+pub(crate) async fn hold(db: &Database, key: i64) -> Gate {
+    let lock = session::acquire_owned(db.connect().await, key).await;
     lock.unwrap()
 }
 
@@ -62,12 +68,25 @@ pub(crate) async fn assert_migrated(db: &Database) {
     db.until_no_locks().await;
 }
 
+/// Begins a run, on a connection of either kind of Diesel.
+pub(crate) fn start(
+    db: &Database,
+    is_blocking: bool,
+    migrations: impl Into<Migrator>,
+) -> JoinHandle<Result<Report, Error>> {
+    let (url, migrator) = (db.url().to_owned(), migrations.into());
+    if is_blocking {
+        spawn_blocking(move || blocking::migrations::run(&url, migrator))
+    } else {
+        spawn(async move { migrator.run(&url).await })
+    }
+}
+
 pub(crate) async fn both<S>(db: &Database, source: S) -> [Result<Report, Error>; 2]
 where
     S: MigrationSource<Pg> + Clone + Send + 'static,
 {
-    let awaited = migrations::run(db.url(), source.clone()).await;
-    let url = db.url().to_owned();
-    let blocking = spawn_blocking(move || blocking::migrations::run(&url, source)).await;
-    [awaited, blocking.unwrap()]
+    let awaited = start(db, false, source.clone()).await;
+    let blocking = start(db, true, source).await;
+    [awaited.unwrap(), blocking.unwrap()]
 }

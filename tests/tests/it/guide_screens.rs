@@ -8,6 +8,7 @@ use advisory_runtime::{Error, Key, LockKey, Request, Wait, lock_key, monitor, se
 use advisory_tests::bookings::{database, execute, insert, key_of};
 use advisory_tests::futures::spawn;
 use advisory_tests::pauses::pause;
+use advisory_tests::statements::run;
 use advisory_tests::{Database, OwnServer, leases, left_out, owns_server};
 use diesel::QueryResult;
 use diesel::dsl::sql;
@@ -164,11 +165,11 @@ async fn the_statements_that_measure_a_guard_run() {
     }
     let server = OwnServer::start().await;
     let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
-    conn.batch_execute(include_str!(
-        "../../../advisory-runtime/migrations/2026-01-01-000000_advisory_keys/up.sql"
-    ))
-    .await
-    .unwrap();
+    run(
+        &mut conn,
+        include_str!("../../../advisory-runtime/migrations/2026-01-01-000000_advisory_keys/up.sql"),
+    )
+    .await;
     let statements = block(page!("guarded-tables"), "generate_series");
     let mut counts = Vec::new();
     for statement in statements.split_terminator(';').take(2) {
@@ -212,9 +213,7 @@ async fn the_file_of_leases_grows_as_the_page_says() {
     let mut beside = AsyncPgConnection::establish(server.url()).await.unwrap();
     Table::new().set_up(&mut conn).await.unwrap();
     // Its processes have snapshots too.
-    conn.batch_execute("ALTER SYSTEM SET autovacuum = off")
-        .await
-        .unwrap();
+    run(&mut conn, "ALTER SYSTEM SET autovacuum = off").await;
     conn.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     while autovacuums(&mut conn).await > 0 {
         pause().await;
@@ -224,10 +223,11 @@ async fn the_file_of_leases_grows_as_the_page_says() {
         // Whatever had a snapshot on a busy machine added to it.
         alone = bytes_for_each_key(&server, &mut conn).await;
     }
-    beside
-        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
-        .await
-        .unwrap();
+    run(
+        &mut beside,
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1",
+    )
+    .await;
     let with_a_snapshot = bytes_for_each_key(&server, &mut conn).await;
     assert!((30..90).contains(&alone), "{alone} bytes");
     assert!(

@@ -1,7 +1,7 @@
 //! `max_hold` of a nested call whose body was inside its own transaction: the outer transaction and
 //! its connection stay usable, wherever the body was dropped.
 
-use advisory_runtime::{Connection, Error, Isolation, Request, advisory_lock, session, xact};
+use advisory_runtime::{Connection, Error, Isolation, Pool, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, in_transaction, insert};
 use advisory_tests::settings::settings;
 use advisory_tests::{Database, assert_error, assert_matches, pid_of};
@@ -153,6 +153,21 @@ async fn assert_kept(db: &Database, what: &str) {
     db.run("DELETE FROM booking").await;
 }
 
+/// The pool's one connection is the same before and after each body.
+async fn keeps_count<P: Pool>(db: &Database, pool: &P, around: Around, does: Body, what: &str) {
+    let pid = loop {
+        let mut conn = pool.connection().await.unwrap();
+        if round(conn.pg(), around, does, what).await {
+            break pid_of(conn.pg()).await;
+        }
+        drop(conn);
+        db.until_no_locks().await;
+    };
+    assert_kept(db, what).await;
+    let next = pid_of(pool.connection().await.unwrap().pg()).await;
+    assert_eq!(next, pid, "{what}: the pool keeps the connection");
+}
+
 #[tokio::test]
 async fn a_body_dropped_in_a_transaction_keeps_diesels_count_right() {
     let db = database().await;
@@ -161,29 +176,8 @@ async fn a_body_dropped_in_a_transaction_keeps_diesels_count_right() {
         for around in AROUND {
             for does in BODIES {
                 let what = format!("{around:?}, {does:?}, round {number}");
-                for is_bb8 in [true, false] {
-                    let pid = loop {
-                        if is_bb8 {
-                            let mut conn = bb8.get().await.unwrap();
-                            if round(conn.pg(), around, does, &what).await {
-                                break pid_of(&mut conn).await;
-                            }
-                        } else {
-                            let mut conn = deadpool.get().await.unwrap();
-                            if round(conn.pg(), around, does, &what).await {
-                                break pid_of(&mut conn).await;
-                            }
-                        }
-                        db.until_no_locks().await;
-                    };
-                    assert_kept(&db, &what).await;
-                    let next = if is_bb8 {
-                        pid_of(&mut bb8.get().await.unwrap()).await
-                    } else {
-                        pid_of(&mut deadpool.get().await.unwrap()).await
-                    };
-                    assert_eq!(next, pid, "{what}: the pool keeps the connection");
-                }
+                keeps_count(&db, &bb8, around, does, &what).await;
+                keeps_count(&db, &deadpool, around, does, &what).await;
             }
         }
     }

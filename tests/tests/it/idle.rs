@@ -14,7 +14,6 @@ use diesel::pg::PgConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 const WARNING: &str = "idle under a lock: ";
 
@@ -45,8 +44,7 @@ async fn something_else(db: &Database, pid: i32) {
     let busy = format!(
         "SELECT state FROM pg_stat_activity WHERE pid = {pid} AND clock_timestamp() - state_change < interval '1.1s'"
     );
-    let bound = Duration::from_secs(30);
-    db.until_empty(bound, "an idle session", &busy).await;
+    db.until_none("an idle session", &busy).await;
 }
 
 #[advisory_lock(key = "idle:<id>")]

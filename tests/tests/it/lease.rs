@@ -11,9 +11,6 @@ use advisory_tests::{Database, Proxy, assert_matches};
 use diesel::dsl::sql;
 use diesel::sql_types::BigInt;
 use diesel_async::RunQueryDsl;
-use diesel_async::pooled_connection::{
-    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
-};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -185,11 +182,7 @@ async fn prepare_both_grants(pool: &Pool, leases: &Leases<Pool>) {
 async fn each_call_is_one_round_trip() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    // Handed out without a query.
-    let mut config = ManagerConfig::default();
-    config.recycling_method = RecyclingMethod::Fast;
-    let manager = AsyncDieselConnectionManager::new_with_config(proxy.url(), config);
-    let pool = Pool::builder(manager).max_size(1).build().unwrap();
+    let pool = Database::unchecked_deadpool_at(proxy.url());
     let (table, events) = (Table::new(), Events::default());
     let leases = Leases::new(pool.clone()).observe(events.observer());
     prepare_both_grants(&pool, &leases).await;
@@ -259,8 +252,7 @@ async fn a_keep_that_waits_for_a_row_counts_from_after_the_wait() {
 }
 
 async fn until_keep_waits(db: &Database) {
-    let short = "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
-                 AND wait_event_type = 'Lock' AND query_start + interval '300 ms' < pg_catalog.clock_timestamp())";
-    db.until_empty(HOUR / 120, "a keep that has waited", short)
-        .await;
+    let waited = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
+                 AND wait_event_type = 'Lock' AND query_start + interval '300 ms' < pg_catalog.clock_timestamp()";
+    db.until_some("a keep that has waited", waited).await;
 }

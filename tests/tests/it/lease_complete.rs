@@ -249,7 +249,7 @@ async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
                         // The state of the row as others see it.
                         let left =
                             "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
-                        db.until_empty(GENEROUS, "the expiry", left).await;
+                        db.until_none("the expiry", left).await;
                         let error = once(&leases_at(db.url(), 1), key("k")).await;
                         assert!(error.unwrap_err().is_held());
                         execute(&mut other, "SELECT pg_advisory_unlock(8)").await
@@ -269,8 +269,7 @@ async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
                 }
                 // It continues until it is told otherwise.
                 let asks = "SELECT 'yes' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-                db.until_empty(GENEROUS, "a question that waits", asks)
-                    .await;
+                db.until_none("a question that waits", asks).await;
             };
             let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
             let ran = ran.expect("the body goes on under a lease that is lost");

@@ -1,12 +1,14 @@
-//! A write under a fencing token: what it excludes, what runs concurrently, and when it is refused.
+//! A write under a fencing token: what it excludes, what runs concurrently, and when it is refused;
+//! a token in a column of the user's own table.
 
-use advisory_runtime::lease::{Error, Lease, Leases, Table};
+use advisory_runtime::lease::{Error, FencingToken, Lease, Leases, Table};
 use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{database, expire, key, leases_at, once, orphan, until_renewed};
 use advisory_tests::settings::idle_bound;
 use advisory_tests::{Database, assert_matches};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::sql_types::BigInt;
 use diesel::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
@@ -15,6 +17,8 @@ diesel::table! {
     report (id) {
         id -> Int8,
         state -> Text,
+        token -> Int8,
+        refused -> Nullable<Int8>,
     }
 }
 
@@ -23,7 +27,7 @@ const BRIEF: Duration = Duration::from_millis(20);
 
 async fn reports() -> Database {
     let db = database().await;
-    db.run("CREATE TABLE report (id int8 PRIMARY KEY, state text NOT NULL); INSERT INTO report VALUES (7, 'new')")
+    db.run("CREATE TABLE report (id int8 PRIMARY KEY, state text NOT NULL, token int8 NOT NULL DEFAULT 0, refused int8); INSERT INTO report VALUES (7, 'new')")
         .await;
     db
 }
@@ -227,4 +231,27 @@ async fn a_fence_bounds_idle_time_by_the_lease_and_raises_no_bound() {
             assert_eq!(after, before, "to the transaction's end");
         }
     }
+}
+
+#[tokio::test]
+async fn a_token_is_bound_and_compared_as_a_bigint() {
+    let db = reports().await;
+    let mut conn = db.connect().await;
+    let leases = Leases::in_memory();
+    let older = once(&leases, key("a")).await.unwrap();
+    let newer = once(&leases, key("b")).await.unwrap();
+    let tokens = (report::token.eq(newer), report::refused.eq(older));
+    let update = diesel::update(report::table).set(tokens);
+    update.execute(&mut conn).await.unwrap();
+    // As storage that has seen a token refuses an older one.
+    let written = async |conn: &mut AsyncPgConnection, token: FencingToken| {
+        let current = report::table.filter(report::token.le(token));
+        let update = diesel::update(current).set(report::token.eq(token));
+        update.execute(conn).await.unwrap()
+    };
+    assert_eq!(written(&mut conn, older).await, 0);
+    assert_eq!(written(&mut conn, newer).await, 1);
+    let by_sql = diesel::sql_query("UPDATE report SET token = $1 WHERE token = $1");
+    let by_sql = by_sql.bind::<BigInt, _>(newer).execute(&mut conn).await;
+    assert_eq!(by_sql.unwrap(), 1);
 }

@@ -5,10 +5,8 @@ use advisory_runtime::lease::{Error, LeaseGuard, Leases, Request, Table};
 use advisory_tests::bookings::execute;
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Events, Pool, database, expire, key, leases_at, run_while_held};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::{Database, assert_matches, pid_of};
-use diesel_async::pooled_connection::{
-    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
-};
 use std::future::pending;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -20,8 +18,7 @@ async fn until_held(db: &Database, count: i64) {
          WHERE expires_at > pg_catalog.clock_timestamp()) AS held WHERE n <> {count}"
     );
     let claim = format!("{count} leases");
-    db.until_empty(Duration::from_secs(30), &claim, &other)
-        .await;
+    db.until_none(&claim, &other).await;
 }
 
 fn told(leases: Leases<Pool>) -> (Leases<Pool>, Events) {
@@ -110,16 +107,11 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
         let leases = leases.clone();
         async move { drop(leases.acquire(request).await) }
     });
-    let idle = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database \
-                WHERE datname = current_database() AND relation = 'advisory_lease'::regclass AND NOT granted)";
-    db.until_empty(Duration::from_secs(30), "a waiting grant", idle)
-        .await;
+    until_waiters(&db, 1).await;
     call.abort();
     call.await.unwrap_err();
     execute(&mut other, "COMMIT").await.unwrap();
-    let missing = "SELECT 'no grant' WHERE NOT EXISTS (SELECT FROM advisory_lease)";
-    db.until_empty(Duration::from_secs(30), "a grant", missing)
-        .await;
+    db.until_some("a grant", "SELECT FROM advisory_lease").await;
     until_held(&db, 0).await;
     // The observer is called after the row is free.
     events.until("Ended").await;
@@ -129,23 +121,19 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
 #[tokio::test]
 async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
     let db = database().await;
-    // Handed out without a query: a release without an answer would close the connection.
-    let mut config = ManagerConfig::default();
-    config.recycling_method = RecyclingMethod::Fast;
-    let manager = AsyncDieselConnectionManager::new_with_config(db.url(), config);
-    let pool = Pool::builder(manager).max_size(1).build().unwrap();
+    // A release without an answer would close the connection.
+    let pool = Database::unchecked_deadpool_at(db.url());
     let (leases, events) = told(Leases::new(pool.clone()));
     // This test is about time. The ttl is longer than a busy machine is suspended.
     let ttl = Duration::from_secs(5);
     let request = key("k").ttl(ttl).renew(Duration::from_millis(200));
     let mut held = leases.acquire(request).await.unwrap();
-    let short = "SELECT 1 WHERE NOT EXISTS (SELECT FROM advisory_lease \
-                 WHERE clock_timestamp() > acquired_at + interval '5.1 s' AND expires_at > acquired_at + interval '7 s')";
+    let long = "SELECT FROM advisory_lease \
+                 WHERE clock_timestamp() > acquired_at + interval '5.1 s' AND expires_at > acquired_at + interval '7 s'";
     let body = async {
         // No connection is left for the renewals.
         let _conn = pool.get().await.unwrap();
-        db.until_empty(Duration::from_secs(30), "renewals", short)
-            .await;
+        db.until_some("renewals", long).await;
     };
     held.run(body).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
@@ -230,21 +218,6 @@ async fn a_grant_without_a_caller_is_released() {
     assert!(waiting.await.is_err());
     drop(other);
     until_held(&db, 0).await;
-    // Dropped after its first poll.
-    for polls in 1..5 {
-        let mut asked = Box::pin(leases.acquire(key("k")));
-        for _ in 0..polls {
-            let polled = std::future::poll_fn(|context| {
-                std::task::Poll::Ready(asked.as_mut().poll(context).is_ready())
-            });
-            if polled.await {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(asked);
-        until_held(&db, 0).await;
-    }
     let held = leases.acquire(Request::text("k")).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }

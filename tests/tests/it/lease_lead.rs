@@ -5,7 +5,9 @@ use advisory_runtime::Wait;
 use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Source};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, Role, database, expire, leases_at};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::pauses::pause;
+use advisory_tests::statements::run;
 use advisory_tests::{Database, assert_matches};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::convert::Infallible;
@@ -116,15 +118,9 @@ async fn a_shutdown_gives_the_leadership_up_at_once() {
 async fn a_shutdown_gives_up_what_is_being_granted() {
     let db = database().await;
     let mut other = db.connect().await;
-    other
-        .batch_execute("BEGIN; LOCK TABLE advisory_lease")
-        .await
-        .unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE advisory_lease").await;
     let candidate = Candidate::start(pool(&db));
-    let sent = "SELECT 'not sent' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'relation' \
-         AND datname = current_database())";
-    db.until_empty(Duration::from_secs(30), "the grant", sent)
-        .await;
+    until_waiters(&db, 1).await;
     let mut stopped = std::pin::pin!(candidate.stop());
     let early = tokio::time::timeout(Duration::from_millis(300), &mut stopped);
     assert!(early.await.is_err(), "the grant is under way");
@@ -150,10 +146,7 @@ async fn a_campaign_survives_temporary_errors() {
         let role = &worker.name;
         db.run(&format!("ALTER ROLE {role} SET {setting}")).await;
         if let Some(lock) = refusal {
-            other
-                .batch_execute(&format!("BEGIN; {lock}"))
-                .await
-                .unwrap();
+            run(&mut other, &format!("BEGIN; {lock}")).await;
         }
         let mut candidates = [(); 2].map(|()| Candidate::start(leases_at(&worker.url, 2)));
         // Each has failed at least once: as many sessions of the role are idle again after that.
@@ -161,8 +154,7 @@ async fn a_campaign_survives_temporary_errors() {
             "SELECT 'no' WHERE (SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}' AND state = 'idle' \
              AND query LIKE 'SELECT CAST(CAST(%pg_walfile_name%' OR usename = '{role}' AND query LIKE '%pg_is_in_recovery%') < 2"
         );
-        db.until_empty(Duration::from_secs(60), "two refusals", &tried)
-            .await;
+        db.until_none("two refusals", &tried).await;
         assert!(candidates.iter().all(|one| !one.task.is_finished()));
         if refusal.is_some() {
             other.batch_execute("ROLLBACK").await.unwrap();

@@ -2,15 +2,12 @@
 //! that want one key.
 
 use advisory_runtime::lease::{Error, LeaseGuard, Leases};
-use advisory_tests::Proxy;
 use advisory_tests::leases::{Pool, database, expire, in_transaction, key, leases_at, once};
 use advisory_tests::pauses::pause;
+use advisory_tests::{Database, Proxy};
 use diesel::dsl::sql;
 use diesel::sql_types::Bool;
-use diesel_async::pooled_connection::{
-    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod, deadpool,
-};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::RunQueryDsl;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
@@ -25,14 +22,7 @@ async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     // So that each round trip is a statement.
-    let mut config = ManagerConfig::default();
-    config.recycling_method = RecyclingMethod::Fast;
-    let manager =
-        AsyncDieselConnectionManager::<AsyncPgConnection>::new_with_config(proxy.url(), config);
-    let pool = deadpool::Pool::builder(manager)
-        .max_size(1)
-        .build()
-        .unwrap();
+    let pool = Database::unchecked_deadpool_at(proxy.url());
     let leases = Leases::new(pool);
     let mut held = Vec::new();
     for number in 0..LEASES {
@@ -48,13 +38,13 @@ async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
     // They become due at different times first.
     let mut since = db.count(now).await;
-    db.until_empty(GENEROUS, "a renewal of each", &renewed_since(since))
+    db.until_none("a renewal of each", &renewed_since(since))
         .await;
     for _ in 0..2 {
         let began = Instant::now();
         proxy.reset();
         since = db.count(now).await;
-        db.until_empty(GENEROUS, "a renewal of each", &renewed_since(since))
+        db.until_none("a renewal of each", &renewed_since(since))
             .await;
         let (statements, time) = (proxy.round_trips(), began.elapsed());
         let intervals = usize::try_from(time.as_millis() / EVERY.as_millis()).unwrap() + 1;
@@ -70,8 +60,7 @@ async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
     let lost = || held.iter().filter(|guard| !guard.lease().is_held()).count();
     since = db.count(now).await;
     let others = renewed_since(since).replace("LIMIT 1", "OFFSET 1");
-    db.until_empty(GENEROUS, "a renewal of the others", &others)
-        .await;
+    db.until_none("a renewal of the others", &others).await;
     let until = Instant::now() + GENEROUS;
     while lost() == 0 && Instant::now() < until {
         pause().await;

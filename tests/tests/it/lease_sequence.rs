@@ -5,6 +5,7 @@ use advisory_runtime::lease::{Error, FencingToken, Leases, Table};
 use advisory_tests::leases::{
     FIRST, Pool, Role, database, in_transaction, key, leases_at, once, orphan,
 };
+use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_matches};
 use diesel_async::SimpleAsyncConnection;
 use std::collections::HashSet;
@@ -149,10 +150,11 @@ async fn a_sequence_is_moved_after_open_writers_have_ended() {
         grant(&leases, text).await;
     }
     db.run("SELECT setval('advisory_lease_token', 1)").await;
-    writer
-        .batch_execute("BEGIN; UPDATE advisory_lease SET holder = 'w' WHERE token = 1")
-        .await
-        .unwrap();
+    run(
+        &mut writer,
+        "BEGIN; UPDATE advisory_lease SET holder = 'w' WHERE token = 1",
+    )
+    .await;
     assert_matches!(once(&leases, key("other")).await, Err(Error::Database(_)));
     writer.batch_execute("COMMIT").await.unwrap();
     let token = grant(&leases, "other").await;

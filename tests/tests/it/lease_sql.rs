@@ -5,6 +5,7 @@ use advisory_runtime::lease::{Error, Leases, Table};
 use advisory_runtime::{Pool, monitor};
 use advisory_tests::bookings::in_transaction;
 use advisory_tests::leases::{database, expire, key};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::pauses::pause;
 use advisory_tests::statements::{Sent, assert_qualified, prepared};
 use advisory_tests::{Database, Proxy};
@@ -39,9 +40,7 @@ async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
     db.run("BEGIN; DELETE FROM advisory_lease WHERE expires_at < now()")
         .await;
     let (swept, ()) = tokio::join!(leases.acquire(key("swept")), async {
-        let waits = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-             AND datname = current_database())";
-        db.until_empty(HOUR, "a grant that waits", waits).await;
+        until_waiters(&db, 1).await;
         db.run("COMMIT").await;
     });
     let swept = swept.unwrap();

@@ -42,14 +42,13 @@ async fn say(conn: &mut AsyncPgConnection, what: &str) {
 }
 
 async fn until_said(db: &Database, what: &str) {
-    let missing =
-        format!("SELECT 'no' WHERE NOT EXISTS (SELECT FROM said WHERE what LIKE '{what}')");
-    db.until_empty(GENEROUS, what, &missing).await;
+    let said = format!("SELECT FROM said WHERE what LIKE '{what}'");
+    db.until_some(what, &said).await;
 }
 
 async fn until_expired(db: &Database) {
     let left = "SELECT expires_at - clock_timestamp() FROM advisory_lease WHERE expires_at > clock_timestamp()";
-    db.until_empty(GENEROUS, "the expiry", left).await;
+    db.until_none("the expiry", left).await;
 }
 
 /// The token of the last grant, and its expiry in microseconds, even if it has passed.
@@ -238,7 +237,7 @@ async fn a_holder_stopped_in_a_fence_excludes_until_it_is_ended() {
     // Its locks are released a moment before it leaves the list.
     let left = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
                 AND state = 'idle in transaction'";
-    db.until_empty(GENEROUS, "the end of the old writer's session", left)
+    db.until_none("the end of the old writer's session", left)
         .await;
     drop(player);
     let committed = "SELECT count(*) FROM written WHERE what = 'nothing'";

@@ -6,6 +6,7 @@ use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
     database, expire, in_transaction, key, leases_at, once, orphan, until_over, until_renewed,
 };
+use advisory_tests::statements::run;
 use advisory_tests::{Database, assert_matches, pid_of};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -17,14 +18,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 async fn fence(conn: &mut AsyncPgConnection, lease: &Lease) -> Result<(), Error> {
     conn.transaction(async |conn| lease.fence(conn).await).await
-}
-
-async fn until_waits(db: &Database, pid: i32) {
-    let waits = format!(
-        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
-    );
-    db.until_empty(Duration::from_secs(30), "a wait for the row", &waits)
-        .await;
 }
 
 #[tokio::test]
@@ -160,7 +153,7 @@ async fn a_take_over_waits_for_an_open_fenced_write() {
             takes = Some(spawn(async move {
                 Table::new().take_over(&mut b, key("k"), token).await
             }));
-            until_waits(&db, pid).await;
+            db.until_blocked(pid).await;
             conn.batch_execute("INSERT INTO written VALUES (1)").await?;
             Ok::<_, Error>(())
         })
@@ -206,11 +199,9 @@ async fn a_take_over_is_repeated_after_a_renewal() {
     let level = "SET default_transaction_isolation = 'repeatable read'";
     execute(&mut b, level).await.unwrap();
     let pid = pid_of(&mut b).await;
-    a.batch_execute("BEGIN; UPDATE advisory_lease SET data = 'renewed'")
-        .await
-        .unwrap();
+    run(&mut a, "BEGIN; UPDATE advisory_lease SET data = 'renewed'").await;
     let renewed = async {
-        until_waits(&db, pid).await;
+        db.until_blocked(pid).await;
         execute(&mut a, "COMMIT").await.unwrap();
     };
     let (taken, ()) = tokio::join!(table.take_over(&mut b, key("k"), old.token()), renewed);

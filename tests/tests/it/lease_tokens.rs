@@ -5,6 +5,7 @@ use advisory_runtime::lease::{self, Error, Leases, Table};
 use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, leases_at, once, orphan, until_over};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::{Database, assert_matches};
 use diesel::dsl::sql;
 use diesel::sql_types::Text;
@@ -189,9 +190,7 @@ struct Line {
 async fn a_sweep_keeps_rows_in_use_and_does_not_wait() {
     let db = database().await;
     let (mut conn, mut writer) = (db.connect().await, db.connect().await);
-    conn.batch_execute("SET lock_timeout = '10s'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET lock_timeout = '10s'").await;
     let (table, leases) = (Table::new(), leases_at(db.url(), 1));
     let held = leases.acquire(key("held")).await.unwrap();
     let kept = key("kept").keep(Duration::from_secs(3600));
@@ -220,11 +219,7 @@ async fn a_key_whose_row_is_being_swept_is_not_busy() {
         .await
         .unwrap();
     let acquiring = spawn(async move { once(&leases, key("k")).await });
-    let waits = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock')";
-    let soon = Duration::from_secs(30);
-    db.until_empty(soon, "an acquisition that waits for the sweep", waits)
-        .await;
+    until_waiters(&db, 1).await;
     sweeper.batch_execute("COMMIT").await.unwrap();
     assert!(acquiring.await.unwrap().unwrap() > first);
 }

@@ -4,8 +4,9 @@
 use advisory_runtime::lease::{Error, Leases, Request};
 use advisory_tests::bookings::execute;
 use advisory_tests::leases::{Pool, database, key, leases_at, once};
+use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_matches};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::{Duration, Instant};
 
 const TTL: Duration = Duration::from_secs(1);
@@ -50,15 +51,14 @@ async fn frozen(
     drop(held);
     drop(conn);
     let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
-    db.until_empty(GENEROUS, "the end of its session", busy)
-        .await;
+    db.until_none("the end of its session", busy).await;
     error
 }
 
 async fn is_free(db: &Database) -> bool {
     let left =
         "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp() AND NOT is_kept";
-    db.until_empty(GENEROUS, "the expiry", left).await;
+    db.until_none("the expiry", left).await;
     let done = db.count("SELECT count(*) FROM work").await;
     let taken = once(&leases_at(db.url(), 1), key("k")).await;
     assert_eq!(done, i64::from(taken.is_err()), "{taken:?}");
@@ -88,16 +88,12 @@ async fn a_call_ends_with_its_key_done_if_the_commits_answer_is_lost() {
     let proxy = Proxy::start(&db).await;
     let leases = leases_at(db.url(), 3);
     let mut gate = db.connect().await;
-    gate.batch_execute("SELECT pg_advisory_lock(7)")
-        .await
-        .unwrap();
+    run(&mut gate, "SELECT pg_advisory_lock(7)").await;
     let opened = async {
         // The commit has been sent.
         db.until_waiting(7).await;
         proxy.stop_forwarding();
-        gate.batch_execute("SELECT pg_advisory_unlock(7)")
-            .await
-            .unwrap();
+        run(&mut gate, "SELECT pg_advisory_unlock(7)").await;
     };
     let ended = frozen(&db, &leases, proxy.url(), || {});
     let (error, ()) = tokio::join!(ended, opened);

@@ -1,18 +1,20 @@
 //! Thousands of keys in one call: its statements contain no expression that is nested as deep as
 //! there are keys. The sessions have the smallest stack that the server allows.
 
+use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
 use advisory_tests::{Database, assert_error, owns_server};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
+/// More of one key space than a target list can have.
 const KEYS: i32 = 2_500;
 const LONG: Duration = Duration::from_secs(600);
 
 fn many() -> Request {
-    let keys = (1..=KEYS).map(|number| match number % 2 {
-        0 => Key::BigInt(i64::from(number)),
-        _ => Key::IntInt(number, -number),
+    let keys = (1..=KEYS).map(|number| match number % 8 {
+        0 => Key::IntInt(number, -number),
+        _ => Key::BigInt(i64::from(number)),
     });
     Request::all(keys)
 }
@@ -58,6 +60,9 @@ async fn thousands_of_session_level_keys_are_checked_and_released() {
             assert_eq!(held(&db).await, 0);
         }
     }
+    drop(session::acquire(conn, many()).await.unwrap());
+    db.until_no_locks().await;
+    assert_closed(conn, "thousands of keys").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

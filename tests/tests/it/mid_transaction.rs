@@ -1,35 +1,19 @@
-//! A lock that is acquired in the middle of a transaction, after a first read: it is held to the
-//! end.
+//! A lock or a try in the middle of a transaction, after a first read. `both/mid_transaction.rs` has
+//! what both drivers promise.
 
 use crate::calls::RoomLock;
 use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, xact};
-use advisory_tests::bookings::{bookings, committed, database, insert, key_of};
-use advisory_tests::futures::spawn;
+use advisory_tests::bookings::{bookings, committed, database, execute, insert, key_of};
+use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::held_keys::keys;
+use advisory_tests::poolers::{bouncer, connect};
 use advisory_tests::{LockedKey, Proxy, assert_error, debug_checks_are_on};
 use diesel::connection::Connection as _;
 use diesel::result::Error as DieselError;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(50);
-
-#[tokio::test]
-async fn it_is_held_to_the_end_of_the_transaction() {
-    let db = database().await;
-    let mut conn = db.connect().await;
-    conn.transaction::<_, Error, _>(async |conn| {
-        let room = bookings(conn, 7).await? + 7;
-        let acquired = xact::lock(conn, RoomLock { room }).await?;
-        assert_eq!(acquired.key(), key_of(7).into());
-        insert(conn, 7, "Ada").await?;
-        assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
-        Ok(())
-    })
-    .await
-    .unwrap();
-    assert_eq!((committed(&db, 7).await, db.locks().await), (1, vec![]));
-}
 
 #[tokio::test]
 async fn reads_after_it_see_the_commit_of_the_previous_holder() {
@@ -235,32 +219,178 @@ async fn the_order_of_locks_knows_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn on_a_blocking_connection_it_is_the_same() {
+#[tokio::test]
+async fn a_dropped_wait_closes_the_connection_and_leaves_no_waiter() {
     let db = database().await;
-    let (mut holder, mut conn) = (db.establish(), db.establish());
-    assert_error!(blocking::xact::lock(&mut conn, key_of(7)), NotInTransaction);
-    let held = blocking::xact::begin(&mut holder, key_of(7)).unwrap();
-    conn.transaction::<_, Error, _>(|conn| {
-        for wait in [Wait::Never, Wait::For(SHORT)] {
-            let request = Request::new(key_of(7)).wait(wait);
-            let busy = blocking::xact::lock(conn, request).unwrap_err();
-            assert!(busy.is_busy(), "{busy:?}");
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let result = conn.transaction::<(), Error, _>(async |conn| {
+        insert(conn, 7, "lost").await?;
+        tokio::select! {
+            biased;
+            _ = xact::lock(conn, key_of(7)) => unreachable!("it is held"),
+            () = db.until_waiting(key_of(7)) => {}
         }
-        let acquired = blocking::xact::lock(conn, RoomLock { room: 8 })?;
-        assert_eq!(acquired.keys(), [key_of(8).into()]);
-        assert_eq!(advisory_tests::blocking::held_by(conn)?, 1);
-        advisory_tests::blocking::insert(conn, 8, "Ada")?;
+        let error = insert(conn, 7, "lost").await.unwrap_err();
+        Err(error.into())
+    });
+    result.await.unwrap_err();
+    db.until_no_waiters(key_of(7)).await;
+    assert_error!(xact::begin(&mut conn, 8).await, BrokenConnection);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+#[tokio::test]
+async fn a_try_in_a_transaction_is_one_round_trip() {
+    if debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    conn.transaction::<_, Error, _>(async |conn| {
+        for (round, key) in (0..).zip([7, 8, 7, 9]) {
+            proxy.reset();
+            assert_eq!(xact::try_lock(conn, key).await?, key != 7);
+            // Prepared once for the connection.
+            let expected = if round == 0 { 2 } else { 1 };
+            assert_eq!(proxy.round_trips(), expected, "{:#?}", proxy.queries());
+        }
+        proxy.reset();
+        let never = Request::new(7).wait(Wait::Never);
+        assert_error!(xact::lock(conn, never).await, NotAvailable);
+        assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
         Ok(())
     })
+    .await
     .unwrap();
-    held.finish(Ok::<_, Error>(())).unwrap();
-    assert_eq!((committed(&db, 8).await, db.locks().await), (1, vec![]));
-    conn.transaction::<(), Error, _>(|conn| {
-        advisory_tests::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
-        let error = blocking::xact::lock(conn, RoomLock { room: 7 }).unwrap_err();
-        assert_error!(error, StaleSnapshot);
-        Ok(())
-    })
-    .unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+}
+
+/// A role that may not call the function.
+#[tokio::test]
+async fn a_try_that_fails_says_why_and_fails_the_transaction() {
+    let db = database().await;
+    db.run("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_try_advisory_xact_lock(bigint) FROM PUBLIC")
+        .await;
+    let mut conn = db.connect().await;
+    let result = conn.transaction::<(), Error, _>(async |conn| {
+        execute(conn, "SET LOCAL ROLE pg_monitor").await?;
+        let error = xact::try_lock(conn, 7).await.unwrap_err();
+        assert_error!(error, Database);
+        assert!(error.to_string().contains("permission denied"), "{error}");
+        execute(conn, "SELECT 1").await.unwrap_err();
+        Err(error)
+    });
+    result.await.unwrap_err();
+    insert(&mut conn, 1, "the connection stays usable")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_that_was_ended_by_sql_is_not_locked() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let result = conn.transaction::<(), Error, _>(async |conn| {
+        conn.batch_execute("COMMIT").await?;
+        let error = xact::try_lock(conn, 7).await.unwrap_err();
+        assert_error!(error, Database);
+        Err(error)
+    });
+    result.await.unwrap_err();
+}
+
+/// The pooler does not track prepared statements, and assigns another backend to each transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
+    let db = database().await;
+    let settings = "pool_mode = transaction\ndefault_pool_size = 3";
+    let Some(bouncer) = bouncer(&db, settings).await else {
+        return;
+    };
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let mut clients = Vec::new();
+    for (client, mut conn) in (0..).zip(connect(&bouncer.url(&db), 6).await) {
+        clients.push(spawn(async move {
+            for round in 0..40 {
+                let room = 100 * (client + 1) + round;
+                conn.transaction::<_, Error, _>(async |conn| {
+                    assert!(!xact::try_lock(conn, RoomLock { room: 7 }).await?);
+                    assert!(xact::try_lock(conn, RoomLock { room }).await?);
+                    let insert = format!("INSERT INTO booking VALUES ({room}, 'Ada')");
+                    Ok(conn.batch_execute(&insert).await?)
+                })
+                .await
+                .unwrap();
+            }
+        }));
+    }
+    let url = bouncer.url(&db);
+    let blocking = spawn_blocking(move || {
+        let mut conn = diesel::PgConnection::establish(&url).unwrap();
+        for _ in 0..40 {
+            conn.transaction::<_, Error, _>(|conn| {
+                assert!(!blocking::xact::try_lock(conn, RoomLock { room: 7 })?);
+                assert!(blocking::xact::try_lock(conn, RoomLock { room: 8 })?);
+                Ok(())
+            })
+            .unwrap();
+        }
+    });
+    for client in clients {
+        client.await.unwrap();
+    }
+    blocking.await.unwrap();
+    assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+}
+
+/// Behind a pooler that does not track prepared statements, and that shows process ids like a
+/// server's, the name of the query's statement can belong to another client's statement.
+#[tokio::test]
+async fn an_answer_of_another_statement_is_not_the_locks() {
+    let db = database().await;
+    for other in [
+        "SELECT true",
+        "SELECT 'true'",
+        "SELECT 'advisory:shared'",
+        "shared",
+    ] {
+        let mut conn = db.connect().await;
+        let result = conn.transaction::<(), Error, _>(async |conn| {
+            insert(conn, 1, "lost").await?;
+            assert!(xact::try_lock(conn, 8).await?);
+            let prepared = "SELECT name || ' ' || statement FROM pg_prepared_statements \
+                            WHERE statement LIKE '%pg_try_advisory_xact_lock%'";
+            let prepared: String = diesel::dsl::sql::<diesel::sql_types::Text>(prepared)
+                .get_result(conn)
+                .await?;
+            let (name, statement) = prepared.split_once(' ').unwrap();
+            let shared = statement
+                .replace("xact_lock(", "xact_lock_shared(")
+                .replace(":exclusive", ":shared");
+            let other = if other == "shared" { &shared } else { other };
+            let replace = format!("DEALLOCATE {name}; PREPARE {name}(int8) AS {other}");
+            conn.batch_execute(&replace).await?;
+            let error = xact::try_lock(conn, 7).await.unwrap_err();
+            assert_error!(error, Database, "{other}");
+            assert!(error.to_string().contains("prepared statement"), "{error}");
+            Err(error)
+        });
+        result.await.unwrap_err();
+        drop(conn);
+        // The effects of the other statement are rolled back with the connection.
+        db.until_no_locks().await;
+    }
+    assert_eq!(committed(&db, 1).await, 0);
 }

@@ -1,13 +1,14 @@
 //! Diesel's migrations from several processes: one applies them, the others wait and then continue.
 
 use crate::gated_migrations::{
-    GATE, MIGRATIONS, NAMES, assert_migrated, both, gate, open, telling, until_it_waits,
+    GATE, MIGRATIONS, NAMES, assert_migrated, both, gate, open, start, telling, until_it_waits,
 };
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
-use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::futures::spawn_blocking;
+use advisory_tests::poolers::bouncer;
 use advisory_tests::written_migrations::Written;
-use advisory_tests::{Bouncer, Database, assert_matches, left_out};
+use advisory_tests::{Database, assert_matches};
 use diesel::{Connection as _, PgConnection};
 use std::sync::{Arc, Mutex};
 
@@ -19,13 +20,7 @@ async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
         let mut runs = Vec::new();
         for _ in 0..10 {
             let (migrator, told) = telling(MIGRATIONS);
-            let url = db.url().to_owned();
-            let run = if is_blocking {
-                spawn_blocking(move || blocking::migrations::run(&url, migrator))
-            } else {
-                spawn(async move { migrator.run(&url).await })
-            };
-            runs.push((run, told));
+            runs.push((start(&db, is_blocking, migrator), told));
         }
         db.until_waiting(GATE).await;
         let mut waiting = 0;
@@ -44,9 +39,8 @@ async fn of_ten_that_start_at_once_one_migrates_and_nine_wait() {
         }
         assert_eq!(applied, [NAMES]);
         assert_migrated(&db).await;
-        let url = db.url().to_owned();
-        let again = spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS));
-        assert_eq!(again.await.unwrap().unwrap(), Report::default());
+        let again = start(&db, true, MIGRATIONS).await.unwrap();
+        assert_eq!(again.unwrap(), Report::default());
     }
 }
 
@@ -181,9 +175,8 @@ async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {
         "default_pool_size = 3\nmin_pool_size = 3",
     ] {
         let settings = format!("pool_mode = transaction\n{settings}");
-        let bouncer = match Bouncer::start(&db, &settings).await {
-            Ok(bouncer) => bouncer,
-            Err(why) => return left_out("pgbouncer", why),
+        let Some(bouncer) = bouncer(&db, &settings).await else {
+            return;
         };
         let url = bouncer.url(&db);
         for _ in 0..3 {
@@ -210,9 +203,8 @@ async fn behind_a_transaction_mode_pooler_it_refuses_to_begin() {
 #[tokio::test]
 async fn behind_a_pooler_in_session_mode_it_runs() {
     let db = Database::create().await;
-    let bouncer = match Bouncer::start(&db, "pool_mode = session\ndefault_pool_size = 2").await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
+    let Some(bouncer) = bouncer(&db, "pool_mode = session\ndefault_pool_size = 2").await else {
+        return;
     };
     let report = migrations::run(&bouncer.url(&db), MIGRATIONS)
         .await

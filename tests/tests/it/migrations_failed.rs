@@ -1,8 +1,10 @@
 //! A run of migrations that fails: its error, and the state that it leaves.
 
-use crate::gated_migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
+use crate::gated_migrations::{
+    GATE, MIGRATIONS, NAMES, both, gate, hold, open, telling, until_it_waits,
+};
+use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
-use advisory_runtime::{blocking, session};
 use advisory_tests::futures::{dropped, spawn, spawn_blocking};
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
@@ -64,9 +66,7 @@ async fn a_migration_that_releases_the_lock_ends_the_run() {
 #[tokio::test]
 async fn a_dropped_run_leaves_no_waiter_and_no_lock() {
     let db = Database::create().await;
-    let holder = session::acquire_owned(db.connect().await, KEY)
-        .await
-        .unwrap();
+    let holder = hold(&db, KEY).await;
     let (migrator, mut told) = telling(MIGRATIONS);
     dropped(migrator.run(db.url()), async {
         until_it_waits(&mut told).await;

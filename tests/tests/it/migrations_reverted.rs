@@ -1,9 +1,7 @@
 //! Reverting migrations: under the same lock, the last one first.
 
-use crate::gated_migrations::{MIGRATIONS, NAMES, open, telling, until_it_waits};
+use crate::gated_migrations::{MIGRATIONS, NAMES, hold, open, start, telling, until_it_waits};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
-use advisory_runtime::{blocking, session};
-use advisory_tests::futures::spawn_blocking;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
 
@@ -27,11 +25,8 @@ async fn the_last_ones_are_reverted_and_no_others() {
     assert_eq!(db.count(index).await, 0);
     let again = migrations::run(db.url(), MIGRATIONS).await.unwrap();
     assert_eq!(again.applied, NAMES[1..]);
-    let url = db.url().to_owned();
     let all = Migrator::new(MIGRATIONS).revert_last(usize::MAX);
-    let all = spawn_blocking(move || blocking::migrations::run(&url, all))
-        .await
-        .unwrap();
+    let all = start(&db, true, all).await.unwrap();
     assert_eq!(all.unwrap().reverted, [NAMES[2], NAMES[1], NAMES[0]]);
     assert_eq!(applied(&db).await, 0);
     db.until_no_locks().await;
@@ -41,9 +36,7 @@ async fn the_last_ones_are_reverted_and_no_others() {
 async fn a_revert_waits_for_the_lock_and_says_what_it_does() {
     let db = Database::create().await;
     migrations::run(db.url(), MIGRATIONS).await.unwrap();
-    let holder = session::acquire_owned(db.connect().await, KEY)
-        .await
-        .unwrap();
+    let holder = hold(&db, KEY).await;
     let (migrator, mut told) = telling(MIGRATIONS);
     let (report, ()) = tokio::join!(migrator.revert_last(1).run(db.url()), async {
         until_it_waits(&mut told).await;

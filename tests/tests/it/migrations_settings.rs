@@ -1,7 +1,7 @@
 //! Migrations that change the session: its `search_path`, or a transaction that a panic leaves
 //! open.
 
-use crate::gated_migrations::both;
+use crate::gated_migrations::{both, start};
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::Report;
 use advisory_tests::Database;
@@ -36,8 +36,7 @@ async fn a_baseline_that_empties_the_search_path_is_followed_by_others() {
         assert_eq!(first.unwrap().applied, [name, "2", "3 concurrently"]);
         assert_eq!(again.unwrap(), Report::default());
         let db = Database::create().await;
-        let url = db.url().to_owned();
-        let run = spawn_blocking(move || blocking::migrations::run(&url, baseline(name)));
+        let run = start(&db, true, baseline(name));
         assert_eq!(run.await.unwrap().unwrap().applied.len(), 3);
         db.until_no_locks().await;
     }

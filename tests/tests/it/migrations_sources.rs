@@ -1,7 +1,7 @@
 //! Migrations of several sources under one lock, code that runs before and after them, a part of
 //! them, and the connection afterwards.
 
-use crate::gated_migrations::{MIGRATIONS, NAMES};
+use crate::gated_migrations::{MIGRATIONS, NAMES, start};
 use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report};
 use advisory_tests::futures::spawn_blocking;
@@ -40,9 +40,7 @@ async fn the_migrations_of_all_sources_run_in_one_order() {
     assert_eq!(again.unwrap(), Report::default());
     // One source alone has its own pending migrations.
     let more = Written(vec![("20280101000000", "SELECT 1")]);
-    let url = db.url().to_owned();
-    let blocking =
-        spawn_blocking(move || blocking::migrations::run(&url, Migrator::new(library()).and(more)));
+    let blocking = start(&db, true, Migrator::new(library()).and(more));
     assert_eq!(blocking.await.unwrap().unwrap().applied, ["20280101000000"]);
     db.until_no_locks().await;
 }
@@ -94,16 +92,7 @@ async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
     for is_blocking in [false, true] {
         let db = Database::create().await;
         let source = || Written(vec![("1", "SELECT 1/0"), ("2", "CREATE TABLE b (id int8)")]);
-        let run = async |migrator: Migrator| {
-            if is_blocking {
-                let url = db.url().to_owned();
-                spawn_blocking(move || blocking::migrations::run(&url, migrator))
-                    .await
-                    .unwrap()
-            } else {
-                migrator.run(db.url()).await
-            }
-        };
+        let run = async |migrator: Migrator| start(&db, is_blocking, migrator).await.unwrap();
         let error = run(Migrator::new(source())
             .before(|conn| Ok(conn.batch_execute("BEGIN; SELECT nonsense")?)))
         .await
@@ -169,8 +158,7 @@ async fn a_part_of_the_pending_migrations_is_applied() {
     let next = |count| Migrator::new(MIGRATIONS).apply_next(count);
     assert_eq!(next(0).run(db.url()).await.unwrap(), Report::default());
     assert_eq!(next(2).run(db.url()).await.unwrap().applied, NAMES[..2]);
-    let url = db.url().to_owned();
-    let last = spawn_blocking(move || blocking::migrations::run(&url, next(2))).await;
+    let last = start(&db, true, next(2)).await;
     assert_eq!(last.unwrap().unwrap().applied, NAMES[2..]);
     db.until_no_locks().await;
 }

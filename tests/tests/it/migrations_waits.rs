@@ -1,11 +1,13 @@
 //! A run of migrations that waits for another one: its report of the holder, how long it waits, and
 //! what the same program does without the lock.
 
-use crate::gated_migrations::{MIGRATIONS, NAMES, assert_migrated, open, telling, until_it_waits};
+use crate::gated_migrations::{
+    MIGRATIONS, NAMES, assert_migrated, hold, open, start, telling, until_it_waits,
+};
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
-use advisory_runtime::{blocking, session};
+use advisory_runtime::session;
 use advisory_tests::bookings::{execute, run};
-use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::monitor::until_waiters;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, assert_matches};
 use diesel_async::AsyncPgConnection;
@@ -61,9 +63,7 @@ async fn it_says_for_whom_it_waits_and_what_it_runs() {
 #[tokio::test]
 async fn a_wait_has_an_end_and_names_the_holder() {
     let db = Database::create().await;
-    let holder = session::acquire_owned(db.connect().await, KEY)
-        .await
-        .unwrap();
+    let holder = hold(&db, KEY).await;
     for wait in [Duration::ZERO, Duration::from_millis(300)] {
         let error = Migrator::new(MIGRATIONS)
             .wait(wait)
@@ -121,14 +121,6 @@ async fn begin_unlocked(db: &Database, versions: &[(&str, &str)]) -> AsyncPgConn
     conn
 }
 
-/// Waits until a statement of a migration waits for the other transaction.
-async fn until_it_is_in_the_way(db: &Database) {
-    let missing = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
-                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'CREATE TABLE a%')";
-    db.until_empty(Duration::from_secs(30), "a migration that waits", missing)
-        .await;
-}
-
 #[tokio::test]
 async fn a_migration_that_another_program_has_applied_is_skipped() {
     for is_blocking in [false, true] {
@@ -139,13 +131,8 @@ async fn a_migration_that_another_program_has_applied_is_skipped() {
         let all = source();
         let mut other = begin_unlocked(&db, &all.0[1..3]).await;
         let (migrator, mut told) = telling(all);
-        let url = db.url().to_owned();
-        let run = if is_blocking {
-            spawn_blocking(move || blocking::migrations::run(&url, migrator))
-        } else {
-            spawn(async move { migrator.run(&url).await })
-        };
-        until_it_is_in_the_way(&db).await;
+        let run = start(&db, is_blocking, migrator);
+        until_waiters(&db, 1).await;
         execute(&mut other, "COMMIT").await.unwrap();
         let report = run.await.unwrap().unwrap();
         assert_eq!(report.applied, ["3"]);
@@ -177,9 +164,8 @@ async fn a_migration_that_fails_because_of_another_program_is_named() {
     let mut other = db.connect().await;
     execute(&mut other, "BEGIN").await.unwrap();
     run(&mut other, "CREATE TABLE a (id int8)").await;
-    let url = db.url().to_owned();
-    let run = spawn(async move { migrations::run(&url, source()).await });
-    until_it_is_in_the_way(&db).await;
+    let run = start(&db, false, source());
+    until_waiters(&db, 1).await;
     execute(&mut other, "COMMIT").await.unwrap();
     let error = run.await.unwrap().unwrap_err();
     assert_matches!(&error, Error::Migration { migration, .. } if migration == "1");

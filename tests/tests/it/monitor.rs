@@ -213,8 +213,7 @@ async fn only_an_idle_holders_lock_is_known_to_be_session_level() {
     let idle_pid = pid_of(&mut idle).await;
     let active =
         format!("SELECT state FROM pg_stat_activity WHERE pid = {idle_pid} AND state <> 'idle'");
-    db.until_empty(Duration::from_secs(30), "an idle session", &active)
-        .await;
+    db.until_none("an idle session", &active).await;
     let seen = look(&db).await;
     assert_eq!(lock(&seen, 5).holders[0].scope, Some(Scope::Session));
     assert_eq!(lock(&seen, 6).holders[0].scope, None);

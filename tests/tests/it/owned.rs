@@ -8,6 +8,7 @@ use advisory_runtime::{
 use advisory_tests::bookings::{database, execute, run};
 use advisory_tests::dropped_call::until_ended;
 use advisory_tests::futures::{dropped, is_ready_within, spawn, spawn_blocking};
+use advisory_tests::polls::until_tried;
 use advisory_tests::{Database, Proxy, assert_error, pid_of};
 use diesel::r2d2;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -373,14 +374,6 @@ async fn a_body_can_check_its_lock() {
 const HOUR: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(5);
 
-/// Waits until the last statement of a connection that is idle was a try.
-async fn until_it_has_tried(db: &Database) {
-    let tries = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'idle' \
-                 AND datname = current_database() AND query LIKE '%pg_try_advisory_lock%')";
-    db.until_empty(Duration::from_secs(30), "a missed try", tries)
-        .await;
-}
-
 /// Whether the pool's only connection is in the pool, and works.
 async fn works<P: Pool>(pool: &P) {
     let one = tokio::time::timeout(Duration::from_secs(20), pool.connection());
@@ -392,7 +385,7 @@ async fn between_two_tries<P: Pool + 'static>(db: &Database, pool: &P) {
     let holder = session::acquire_owned(db.connect().await, 7).await.unwrap();
     let waiting = session::acquire_from(pool, Request::new(7).poll(HOUR));
     dropped(waiting, async {
-        until_it_has_tried(db).await;
+        until_tried(db).await;
         works(pool).await;
     })
     .await;
@@ -407,7 +400,7 @@ async fn between_two_tries<P: Pool + 'static>(db: &Database, pool: &P) {
     // It gets the lock when it is free.
     let waiting = session::acquire_from(pool, Request::new(7).poll(SOON));
     let (lock, ()) = tokio::join!(waiting, async {
-        until_it_has_tried(db).await;
+        until_tried(db).await;
         drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     });
     let mut lock = lock.unwrap();
@@ -436,8 +429,7 @@ async fn dropped_at_each_poll<P: Pool + 'static>(db: &Database, pool: &P) {
             was_ready = is_ready_within(polls, waiting.as_mut()).await;
             drop(waiting);
             works(pool).await;
-            db.until_empty(
-                Duration::from_secs(20),
+            db.until_none(
                 "a lock that is left",
                 "SELECT 'held' FROM pg_locks WHERE locktype = 'advisory' AND objid = 8 AND \
                  database = (SELECT oid FROM pg_database WHERE datname = current_database())",
@@ -499,7 +491,7 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
             lock.finish(Ok::<_, Error>(())).map(drop)
         }));
     }
-    until_it_has_tried(&db).await;
+    until_tried(&db).await;
     let executed = spawn_blocking(move || {
         advisory_tests::blocking::execute(&mut other.get().unwrap(), "SELECT 1").unwrap();
     });

@@ -7,6 +7,7 @@ use advisory_runtime::claim::{self, End, State};
 use advisory_runtime::lease::{Leases, Table};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::bookings::{committed, database, key_of};
+use advisory_tests::statements::run;
 use advisory_tests::{
     Database, OwnServer, Pgpool, Standby, assert_error, assert_matches, leases, left_out,
     owns_server,
@@ -142,10 +143,7 @@ async fn a_lease_is_on_the_primary_where_reads_are_balanced() {
             .unwrap();
         let again = leases.acquire(leases::key("k")).await.unwrap_err();
         assert_matches!(again, advisory_runtime::lease::Error::Done { .. });
-        direct
-            .batch_execute("DELETE FROM advisory_lease")
-            .await
-            .unwrap();
+        run(&mut direct, "DELETE FROM advisory_lease").await;
     }
 }
 

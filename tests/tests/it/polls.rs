@@ -7,7 +7,7 @@ use advisory_runtime::{Error, Request, advisory_lock, session, xact};
 use advisory_tests::bookings::{committed, database, execute, finish, insert, key_of};
 use advisory_tests::futures::spawn;
 use advisory_tests::pauses::pause;
-use advisory_tests::polls::{HOUR, SHORT, until_idle, ways};
+use advisory_tests::polls::{HOUR, SHORT, until_idle, until_tried, ways};
 use advisory_tests::{Database, assert_error, pid_of};
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -177,8 +177,7 @@ async fn a_call_dropped_in_a_try_leaves_no_lock() {
             })
             .await;
             drop(call);
-            db.until_empty(Duration::from_secs(30), "no lock but the holder's", &others)
-                .await;
+            db.until_none("no lock but the holder's", &others).await;
             if take(&mut conn, scope, Request::new(9)).await.is_err() {
                 closed += 1;
                 conn = db.connect().await;
@@ -264,11 +263,8 @@ impl Repository {
 
 /// Waits until the pool's one connection is back, and its last statement was a try.
 async fn until_back(db: &Database, repository: &Repository) {
-    let tries = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'idle' \
-                 AND datname = current_database() AND query LIKE '%pg_try_advisory%')";
     loop {
-        db.until_empty(Duration::from_secs(30), "a missed try", tries)
-            .await;
+        until_tried(db).await;
         if repository.is_free() {
             return;
         }

@@ -4,8 +4,8 @@
 use advisory_runtime::{Error, Pool, PoolError, blocking, session};
 use advisory_tests::bookings::database;
 use advisory_tests::futures::{spawn, spawn_blocking};
-use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, Database, assert_error, left_out};
+use advisory_tests::poolers::{bouncer, connect};
+use advisory_tests::{Database, assert_error};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -133,9 +133,8 @@ async fn verify_finds_a_pooler_in_transaction_mode() {
                 let settings = format!(
                     "pool_mode = transaction\ndefault_pool_size = {size}\n{order}\n{ready}"
                 );
-                let bouncer = match Bouncer::start(&db, &settings).await {
-                    Ok(bouncer) => bouncer,
-                    Err(why) => return left_out("pgbouncer", why),
+                let Some(bouncer) = bouncer(&db, &settings).await else {
+                    return;
                 };
                 let url = bouncer.url(&db);
                 let mut said = vec![verify_blocking(&url).await, verify_blocking(&url).await];
@@ -167,9 +166,8 @@ async fn verify_finds_a_pooler_in_transaction_mode_that_is_busy() {
     let db = database().await;
     for order in ["", "server_round_robin = 1"] {
         let settings = format!("pool_mode = transaction\ndefault_pool_size = 5\n{order}");
-        let bouncer = match Bouncer::start(&db, &settings).await {
-            Ok(bouncer) => bouncer,
-            Err(why) => return left_out("pgbouncer", why),
+        let Some(bouncer) = bouncer(&db, &settings).await else {
+            return;
         };
         let url = bouncer.url(&db);
         let (stop, _) = watch::channel(());
@@ -201,9 +199,8 @@ async fn verify_passes_a_pooler_in_session_mode() {
     for size in 2..=3 {
         for order in ["", "server_round_robin = 1"] {
             let settings = format!("pool_mode = session\ndefault_pool_size = {size}\n{order}");
-            let bouncer = match Bouncer::start(&db, &settings).await {
-                Ok(bouncer) => bouncer,
-                Err(why) => return left_out("pgbouncer", why),
+            let Some(bouncer) = bouncer(&db, &settings).await else {
+                return;
             };
             for said in verify(&bouncer.url(&db)).await {
                 said.expect(&settings);

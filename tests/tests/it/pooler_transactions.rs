@@ -7,8 +7,8 @@
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact};
 use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::futures::{dropped, spawn, spawn_blocking};
-use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, Database, assert_error, left_out};
+use advisory_tests::poolers::{self, connect};
+use advisory_tests::{Bouncer, Database, assert_error};
 use diesel::connection::SimpleConnection;
 use diesel::dsl::sql;
 use diesel::sql_types::Text;
@@ -41,13 +41,7 @@ fn unless_booked(room: i64) -> String {
 
 async fn bouncer(db: &Database, size: u32) -> Option<Bouncer> {
     let settings = format!("pool_mode = transaction\ndefault_pool_size = {size}");
-    match Bouncer::start(db, &settings).await {
-        Ok(bouncer) => Some(bouncer),
-        Err(why) => {
-            left_out("pgbouncer", why);
-            None
-        }
-    }
+    poolers::bouncer(db, &settings).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -271,14 +265,11 @@ async fn a_dropped_call_closes_only_its_own_pooler_connection() {
     assert_eq!(committed(&db, 9).await, 1);
 }
 
-const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 2";
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_wait_occupies_the_pooler_at_most_for_its_budget() {
     let db = database().await;
-    let bouncer = match Bouncer::start(&db, SETTINGS).await {
-        Ok(bouncer) => bouncer,
-        Err(reason) => return left_out("pgbouncer", reason),
+    let Some(bouncer) = bouncer(&db, 2).await else {
+        return;
     };
     let url = bouncer.url(&db);
     let key = key_of(7);

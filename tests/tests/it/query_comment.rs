@@ -2,8 +2,7 @@
 //! `pg_stat_activity`, in the server's log, and in its deadlock reports. The application's name is
 //! not changed.
 
-use crate::blocking_calls;
-use crate::calls::book;
+use crate::calls::{book, book_blocking};
 use crate::observers::again;
 use advisory_runtime::monitor::{Shown, show};
 use advisory_runtime::{
@@ -133,7 +132,7 @@ async fn a_blocking_call_that_waits_shows_its_pattern() {
     let mut conn = db.establish();
     blocking::execute(&mut conn, "SET application_name = 'shop'").unwrap();
     let pid = blocking::pid_of(&mut conn);
-    let waiting = spawn_blocking(move || blocking_calls::book(&mut conn, 1, "Ada").unwrap());
+    let waiting = spawn_blocking(move || book_blocking(&mut conn, 1, "Ada").unwrap());
     db.until_waiting(key_of(1)).await;
     until_shown(&db, pid, "/*advisory:room:<room>*/").await;
     held.finish(Ok::<_, Error>(())).await.unwrap();

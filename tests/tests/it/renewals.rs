@@ -1,25 +1,27 @@
-//! Renewals that nothing holds up: not a locked row, not an end that waits.
+//! Renewals that nothing holds up: not a locked row, not an end that waits. The session of one that
+//! is not answered in time is ended.
 
-use crate::sync_job::{SCHEMA, jobs};
+use crate::sync_job::{self, SCHEMA, brief, jobs, sync_jobs};
 use advisory_runtime::claim::{self, Claim, Claimed, Event};
 use advisory_runtime::lease::{self, Error, Leases, Request};
 use advisory_tests::leases::{database, key};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::statements::run;
+use advisory_tests::{Database, Proxy, assert_matches, pid_of};
 use diesel::prelude::*;
-use diesel_async::SimpleAsyncConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// So long that a statement has ten seconds for its answer.
 const TTL: Duration = Duration::from_secs(60);
-const GENEROUS: Duration = Duration::from_secs(30);
 /// The sessions that wait for a row.
 const WAITING: &str = "SELECT pid::int8 FROM pg_locks JOIN pg_stat_activity USING (pid) \
     WHERE NOT granted AND locktype IN ('transactionid', 'tuple') AND datname = current_database()";
 
 #[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = crate::sync_job::sync_jobs)]
+#[diesel(table_name = sync_jobs)]
 #[claim(ttl = "1m", renew = "100ms")]
 struct LongJob {
     id: i64,
@@ -42,17 +44,18 @@ async fn renewals_do_not_wait_for_a_locked_row() {
         .run(async |job: Claimed<LongJob>| {
             begun.notify_one();
             if job.id == 1 {
-                std::future::pending::<()>().await;
+                pending::<()>().await;
             }
             over.notified().await;
             Ok::<_, Error>(())
         });
     let locking = async {
         begun.notified().await;
-        other
-            .batch_execute("BEGIN; SELECT FROM sync_jobs WHERE id = 1 FOR UPDATE")
-            .await
-            .unwrap();
+        run(
+            &mut other,
+            "BEGIN; SELECT FROM sync_jobs WHERE id = 1 FOR UPDATE",
+        )
+        .await;
         for _ in 0..10 {
             renewed.acquire().await.unwrap().forget();
             assert_eq!(
@@ -86,8 +89,7 @@ async fn an_end_that_waits_holds_up_no_renewal() {
     );
     other.batch_execute(&lock).await.unwrap();
     drop(ended);
-    let none = format!("SELECT 'none' WHERE NOT EXISTS ({WAITING})");
-    db.until_empty(GENEROUS, "an end that waits", &none).await;
+    db.until_some("an end that waits", WAITING).await;
     let end = db.count(WAITING).await;
     for _ in 0..3 {
         until_renewed(&db, held.lease().token().get()).await;
@@ -139,5 +141,42 @@ async fn until_renewed(db: &Database, token: i64) {
         "SELECT 'no' FROM advisory_lease WHERE token = {token} AND {MICROS} <= {since} + {}",
         TTL.as_micros()
     );
-    db.until_empty(GENEROUS, "a renewal", &renewed).await;
+    db.until_none("a renewal", &renewed).await;
+}
+
+/// A manager that considers every connection good.
+struct Trusting(String);
+
+impl bb8::ManageConnection for Trusting {
+    type Connection = AsyncPgConnection;
+    type Error = ConnectionError;
+
+    async fn connect(&self) -> Result<AsyncPgConnection, ConnectionError> {
+        AsyncPgConnection::establish(&self.0).await
+    }
+
+    async fn is_valid(&self, _: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
+        Ok(())
+    }
+
+    fn has_broken(&self, _: &mut AsyncPgConnection) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn an_unanswered_session_ends_even_if_its_pool_keeps_it() {
+    let db = sync_job::database(1).await;
+    let pool = bb8::Pool::builder().max_size(1);
+    let pool: bb8::Pool<Trusting> = pool.build(Trusting(db.url().to_owned())).await.unwrap();
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let pid = pid_of(&mut pool.get().await.unwrap()).await;
+    run(&mut other, "BEGIN; LOCK TABLE sync_jobs").await;
+    let kept = claim::renew_while(&pool, &job, pending::<()>()).await;
+    assert_matches!(kept, Err(claim::Error::Lost { .. }));
+    let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
+    db.until_empty(Duration::from_secs(15), "the session's end", &session)
+        .await;
+    drop(other);
 }

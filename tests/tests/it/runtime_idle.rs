@@ -6,6 +6,7 @@ use advisory_tests::bookings::database;
 use advisory_tests::dropped_call::{SOON, until_ended};
 use advisory_tests::futures::is_ready_within;
 use advisory_tests::pauses::pause;
+use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_error, debug_checks_are_on, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::future::poll_fn;
@@ -36,10 +37,7 @@ fn holds_seven(runtime: &Runtime) -> (Database, AsyncPgConnection) {
     runtime.block_on(async {
         let db = database().await;
         let mut holder = db.connect().await;
-        holder
-            .batch_execute("SELECT pg_advisory_lock(7)")
-            .await
-            .unwrap();
+        run(&mut holder, "SELECT pg_advisory_lock(7)").await;
         (db, holder)
     })
 }
@@ -124,7 +122,7 @@ fn what_a_runtime_at_rest_holds_is_free_when_it_runs_or_ends() {
         } else {
             let none = "SELECT 'held' FROM pg_locks WHERE locktype = 'advisory' \
                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-            idle.block_on(db.until_empty(SOON, "no locks", none));
+            idle.block_on(db.until_none("no locks", none));
         }
         let refused = observing.block_on(xact::begin(&mut conn, 7)).map(drop);
         assert_error!(refused, BrokenConnection);

@@ -3,8 +3,8 @@
 use crate::calls::{RoomLock, book, book_or_busy, book_patiently};
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::bookings::{database, execute, key_of};
-use advisory_tests::poolers::connect;
-use advisory_tests::{Bouncer, assert_error, debug_checks_are_on, left_out};
+use advisory_tests::poolers::{bouncer, connect};
+use advisory_tests::{assert_error, debug_checks_are_on};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
@@ -130,12 +130,8 @@ async fn a_pooler_does_not_hide_a_wait_for_the_tasks_own_lock() {
         return;
     }
     let db = database().await;
-    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
-        Ok(bouncer) => bouncer,
-        Err(why) => {
-            let what = "a_pooler_does_not_hide_a_wait_for_the_tasks_own_lock";
-            return left_out(what, why);
-        }
+    let Some(bouncer) = bouncer(&db, "pool_mode = transaction").await else {
+        return;
     };
     let mut direct = db.connect().await;
     let mut pooled = connect(&bouncer.url(&db), 1).await;

@@ -2,7 +2,7 @@
 //! transaction.
 
 use crate::calls::assert_closed;
-use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session};
+use advisory_runtime::{Connection, Error, Pool, Request, Wait, advisory_lock, session};
 use advisory_tests::bookings::{
     committed, database, diesel_outcome, execute, insert, key_of, outcome, run,
 };
@@ -100,22 +100,14 @@ async fn it_is_released_without_its_prepared_statement() {
     swallow(&mut conn, 7, nothing, true).await.unwrap();
 }
 
-#[tokio::test]
-async fn nothing_is_left_in_a_pool() {
-    let db = database().await;
-    let (bb8, deadpool) = (db.bb8(1).await, db.deadpool(1));
+/// Calls in every way on the pool's one connection, each followed by one that works.
+async fn leaves_nothing<P: Pool>(db: &Database, pool: P) {
+    let call = async |room, way| leave(&mut pool.connection().await.unwrap(), db, room, way).await;
     for way in WAYS {
-        drop(caught(async { leave(&mut bb8.get().await.unwrap(), &db, 7, way).await }).await);
+        drop(caught(call(7, way)).await);
         db.until_no_locks().await;
-        leave(&mut bb8.get().await.unwrap(), &db, 8, Way::Ok)
-            .await
-            .unwrap();
-        drop(caught(async { leave(&mut deadpool.get().await.unwrap(), &db, 7, way).await }).await);
-        db.until_no_locks().await;
-        leave(&mut deadpool.get().await.unwrap(), &db, 8, Way::Ok)
-            .await
-            .unwrap();
-        assert_eq!(held(&db).await, [], "{way:?}");
+        call(8, Way::Ok).await.unwrap();
+        assert_eq!(held(db).await, [], "{way:?}");
     }
     for sql in [
         "SELECT pg_advisory_unlock_all()",
@@ -128,21 +120,20 @@ async fn nothing_is_left_in_a_pool() {
             if sql == "BEGIN" && is_ok && !debug_checks_are_on() {
                 continue;
             }
-            swallow(&mut bb8.get().await.unwrap(), 7, sql, is_ok)
-                .await
-                .unwrap_err();
-            leave(&mut bb8.get().await.unwrap(), &db, 8, Way::Ok)
-                .await
-                .unwrap();
-            swallow(&mut deadpool.get().await.unwrap(), 7, sql, is_ok)
-                .await
-                .unwrap_err();
-            leave(&mut deadpool.get().await.unwrap(), &db, 8, Way::Ok)
-                .await
-                .unwrap();
+            let mut conn = pool.connection().await.unwrap();
+            swallow(conn.pg(), 7, sql, is_ok).await.unwrap_err();
+            drop(conn);
+            call(8, Way::Ok).await.unwrap();
         }
     }
     db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_in_a_pool() {
+    let db = database().await;
+    leaves_nothing(&db, db.bb8(1).await).await;
+    leaves_nothing(&db, db.deadpool(1)).await;
 }
 
 /// Behind a pooler that does not track prepared statements, another client's can have the name of

@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
-/// The server's bound is 2 seconds; the rest is for a busy machine.
-const GENEROUS: Duration = Duration::from_secs(30);
 
 /// Does nothing unless another test starts it.
 #[tokio::test]
@@ -38,68 +36,39 @@ async fn attributed(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> 
 
 async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
     let request = Request::new(key_of(7)).max_hold(MAX_HOLD);
-    match role {
-        "attribute" => attributed(conn, 7).await.unwrap(),
-        "session" => {
-            let _held = session::acquire(conn, request).await.unwrap();
-            say_held();
-            pending::<()>().await;
+    if role == "longer timeouts" {
+        let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
+             ('idle_in_transaction_session_timeout', 'transaction_timeout')";
+        run(conn, longer).await;
+    }
+    let mut outer;
+    let held = match role {
+        "attribute" => return attributed(conn, 7).await.unwrap(),
+        "session" | "session in a transaction" | "session in a statement" => {
+            session::acquire(conn, request).await
         }
-        "session in a transaction" => {
-            let mut held = session::acquire(conn, request).await.unwrap();
-            run(held.conn(), "BEGIN").await;
-            say_held();
-            pending::<()>().await;
-        }
-        "strict in a statement" => {
-            let request = request.isolation(Isolation::Serializable);
-            let mut held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            run(held.conn(), LONG).await;
-        }
-        "session in a statement" => {
-            let mut held = session::acquire(conn, request).await.unwrap();
-            say_held();
-            run(held.conn(), LONG).await;
+        "strict" | "strict in a statement" => {
+            xact::begin(conn, request.isolation(Isolation::Serializable)).await
         }
         "nested" => {
-            let mut outer = xact::begin(conn, 99).await.unwrap();
-            let _inner = xact::begin(outer.conn(), request).await.unwrap();
-            say_held();
-            pending::<()>().await;
+            outer = xact::begin(conn, 99).await.unwrap();
+            xact::begin(outer.conn(), request).await
         }
-        "strict" => {
-            let _held = xact::begin(conn, request.isolation(Isolation::Serializable))
-                .await
-                .unwrap();
-            say_held();
-            pending::<()>().await;
-        }
-        "longer timeouts" => {
-            let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
-                          ('idle_in_transaction_session_timeout', 'transaction_timeout')";
-            run(conn, longer).await;
-            let _held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            pending::<()>().await;
-        }
-        "statement" => {
-            let mut held = xact::begin(conn, request).await.unwrap();
-            say_held();
+        _ => xact::begin(conn, request).await,
+    };
+    let mut held = held.unwrap();
+    if role == "session in a transaction" {
+        run(held.conn(), "BEGIN").await;
+    }
+    say_held();
+    match role {
+        "short statement" => run(held.conn(), SHORT).await,
+        "statement" | "strict in a statement" | "session in a statement" => {
             run(held.conn(), LONG).await;
         }
-        "short statement" => {
-            let mut held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            run(held.conn(), SHORT).await;
-            pending::<()>().await;
-        }
-        _ => {
-            let _held = xact::begin(conn, request).await.unwrap();
-            say_held();
-            pending::<()>().await;
-        }
+        _ => {}
     }
+    pending::<()>().await;
 }
 
 const LONG: &str = "SELECT pg_sleep(600)";
@@ -120,12 +89,12 @@ async fn until_runs(db: &Database, player: &mut Player, statement: &str) {
         "{LOCKS} AND NOT EXISTS (SELECT FROM pg_stat_activity \
          WHERE datname = current_database() AND state = 'active' AND query = '{statement}')"
     );
-    db.until_empty(GENEROUS, statement, &not_yet).await;
+    db.until_none(statement, &not_yet).await;
 }
 
 /// Waits until the database has no lock and no waiter, and returns how long that took.
 async fn until_freed(db: &Database, what: &str, since: Instant) -> Duration {
-    db.until_empty(GENEROUS, "a lock that the server has freed", LOCKS)
+    db.until_none("a lock that the server has freed", LOCKS)
         .await;
     let after = since.elapsed();
     eprintln!("{what}: freed after {after:.1?}");
@@ -233,7 +202,7 @@ async fn a_killed_waiter_leaves_the_queue() {
         drop(player);
         let left = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        db.until_empty(GENEROUS, "no waiter", left).await;
+        db.until_none("no waiter", left).await;
         eprintln!("killed waiter, {role}: left after {:.1?}", since.elapsed());
     }
     held.finish(Ok::<_, Error>(())).await.unwrap();

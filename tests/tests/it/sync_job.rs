@@ -5,7 +5,6 @@ use advisory_tests::{Database, assert_matches, claims};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::fmt::Debug;
-use std::time::Duration;
 
 diesel::table! {
     sync_jobs (id) {
@@ -61,10 +60,9 @@ pub(crate) async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
     claims::first(conn).await.unwrap()
 }
 
-pub(crate) async fn until(db: &Database, what: &str, condition: &str) {
-    let sql =
-        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
-    db.until_empty(Duration::from_secs(60), what, &sql).await;
+pub(crate) async fn until(db: &Database, condition: &str) {
+    let rows = format!("SELECT FROM sync_jobs WHERE {condition}");
+    db.until_some(condition, &rows).await;
 }
 
 /// Locks all rows until the connection's transaction ends.

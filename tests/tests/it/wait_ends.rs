@@ -1,11 +1,15 @@
-//! Every end of a wait has its own error, whatever language the server uses.
+//! Every end of a wait has its own error, whatever language the server uses; the time limit of a
+//! call for several keys.
 
 use crate::calls::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::bookings::{database, execute, finish, in_transaction, run};
-use advisory_tests::{Database, Proxy, assert_error, pid_of};
+use advisory_tests::futures::spawn;
+use advisory_tests::pauses::pause;
+use advisory_tests::{AdvisoryLock, Database, LockedKey, Proxy, assert_error, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// Everything else that a call sends must take less time than this.
 const SHORT: &str = "SET statement_timeout = '250ms'";
@@ -184,23 +188,6 @@ async fn every_end_of_a_wait_has_its_own_error_in_german() {
     every_end_of_a_wait_has_its_own_error(&db, german).await;
 }
 
-/// Such as a function that was renamed: neither a timeout nor a cancel request.
-#[tokio::test]
-async fn an_error_in_the_statement_ends_no_wait() {
-    let db = database().await;
-    let proxy = Proxy::start(&db).await;
-    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
-    for wait in [
-        Wait::Forever,
-        Wait::Session,
-        Wait::For(Duration::from_secs(9)),
-    ] {
-        proxy.replace("pg_advisory_xact_lock", "SELECT no_such_column");
-        let error = xact::begin(&mut conn, Request::new(7).wait(wait)).await;
-        assert_error!(error, Database, "{wait:?}");
-    }
-}
-
 /// The budget bounds the wait for the lock, not those of the body.
 #[tokio::test]
 async fn the_body_has_the_sessions_own_lock_timeout() {
@@ -245,4 +232,44 @@ async fn a_lock_that_is_granted_in_spite_of_a_timeout_is_not_left() {
         db.until_no_locks().await;
         assert!(execute(&mut conn, "SELECT 1").await.is_err());
     }
+}
+
+/// `lock_timeout` counts for each wait: two waits of 1.5 s under a timeout of 2 s would both
+/// succeed.
+#[tokio::test]
+async fn the_budget_is_for_all_keys_together() {
+    let db = database().await;
+    let (mut first, mut second) = (db.connect().await, db.connect().await);
+    let held_first = xact::begin(&mut first, 1).await.unwrap();
+    let held_second = xact::begin(&mut second, 2).await.unwrap();
+    let mut conn = db.connect().await;
+    let started = Instant::now();
+    let waiter = spawn(async move {
+        let request = Request::all([1, 2]).wait(Duration::from_secs(2));
+        xact::begin(&mut conn, request).await.map(drop)
+    });
+    // Or has waited: a process that is suspended for longer than the budget sees no waiter.
+    let waits_or_has = async |key| {
+        let waited_for = |lock: &AdvisoryLock| lock.key == LockedKey::Bigint(key) && !lock.granted;
+        while !waiter.is_finished() && !db.locks().await.iter().any(waited_for) {
+            pause().await;
+        }
+    };
+    waits_or_has(1).await;
+    // This test is about time, so there is no state to wait for.
+    while started.elapsed() < Duration::from_millis(1500) {
+        pause().await;
+    }
+    finish(held_first).await;
+    waits_or_has(2).await;
+    // Another second and a half, in small steps: if the whole machine is suspended, not only the
+    // server's clock continues.
+    let mut steps = interval(Duration::from_millis(10));
+    steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for _ in 0..150 {
+        steps.tick().await;
+    }
+    finish(held_second).await;
+    assert_error!(waiter.await.unwrap(), TimedOut);
+    db.until_quiet().await;
 }

@@ -108,8 +108,36 @@ fn lowest(dependency: &str) -> String {
 /// `scripts/lowest-versions` runs the tests of behaviour with this lock file.
 #[test]
 fn the_lowest_versions_are_those_that_are_tested() {
-    let lock =
-        std::fs::read_to_string(root().join("tests/lowest/Cargo.lock")).expect("a lock file");
+    let folder = root().join("tests/lowest");
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).expect(file);
+    let (lock, manifest) = (read("Cargo.lock"), read("Cargo.toml"));
+    // A new dependency has to be added there.
+    let runtime = manifest
+        .lines()
+        .find(|line| line.starts_with("advisory-runtime = "));
+    let (_, features) = runtime
+        .and_then(|line| line.split_once('['))
+        .expect("features");
+    let features = features.replace(['"', ' ', ']', '}'], "") + ",diesel-async";
+    for (package, features) in [
+        ("advisory-pattern", "none"),
+        ("advisory-derive", "none"),
+        ("advisory-runtime", &*features),
+    ] {
+        let (_, entry) = lock
+            .split_once(&format!("name = \"{package}\"\n"))
+            .expect(package);
+        let entry = entry.split("[[package]]").next().unwrap_or_default();
+        for found in tree(package, features, &["-e", "normal,build", "--depth", "1"]) {
+            let name = found.split(' ').next().unwrap_or_default();
+            // A version follows where there are several.
+            let is_listed = ['"', ' '].map(|end| entry.contains(&format!("\n \"{name}{end}")));
+            assert!(
+                name == package || is_listed.contains(&true),
+                "tests/lowest/Cargo.lock has no {name} of {package}"
+            );
+        }
+    }
     for name in [
         "bb8",
         "deadpool",

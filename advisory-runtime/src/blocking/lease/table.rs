@@ -12,7 +12,8 @@ use std::ops::Deref;
 /// ```
 /// use advisory_runtime::{blocking, lease::Table};
 ///
-/// let table = blocking::lease::Table::from(Table::new().named("locks.app_lease")?.held_by("worker-7")?);
+/// let table = Table::new().named("locks.app_lease")?.held_by("worker-7")?;
+/// let table = blocking::lease::Table::from(table);
 /// assert_eq!(table.name(), "locks.app_lease");
 /// # Ok::<_, advisory_runtime::lease::Error>(())
 /// ```

@@ -310,6 +310,7 @@ mod tests {
     #[test]
     fn every_language_says_how_long_a_text_may_be() {
         assert_eq!(longest("Wert zu lang für Typ character(7)"), Some(7));
+        assert_eq!(longest("new row violates check constraint \"short\""), None);
     }
 
     #[test]

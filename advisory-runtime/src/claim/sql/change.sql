@@ -4,5 +4,5 @@ UPDATE {table}
 SET {set}{changes}
 WHERE ({key}) = (SELECT {key} FROM {table} WHERE ({key}) = (:key) AND {by} = {holder} FOR NO KEY UPDATE)
     AND {until} > {clock}
-    AND {is_durable}
+    AND {make_durable}
 RETURNING {answer}

@@ -10,5 +10,5 @@ WHERE ({key}) = ({claim_key})
     AND (advisory_claim.until IS NULL
         OR ({claim_key}) = (SELECT {claim_key} FROM advisory_claim WHERE advisory_claim.until IS NOT NULL LIMIT 1)
         OR {is_spent})
-    AND (SELECT {is_durable})
+    AND (SELECT {make_durable})
 RETURNING {returned}, advisory_claim.until IS NOT NULL, advisory_claim.nth, {selection}

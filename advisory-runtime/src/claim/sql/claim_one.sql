@@ -2,5 +2,5 @@
 -- is needed, because each column slows the statement.
 UPDATE {table}
 SET {claimed}{changes}
-WHERE ({key}) = ({rows}) AND {is_durable}
+WHERE ({key}) = ({rows}) AND {make_durable}
 RETURNING {returned}, {selection}

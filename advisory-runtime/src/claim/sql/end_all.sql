@@ -12,6 +12,6 @@ advisory_locked AS MATERIALIZED (
     FOR {lock} OF {table_name}{skip_locked}
 ),
 advisory_claim AS MATERIALIZED (
-    SELECT * FROM advisory_locked WHERE advisory_locked.until > {clock} AND (SELECT {is_durable})
+    SELECT * FROM advisory_locked WHERE advisory_locked.until > {clock} AND (SELECT {make_durable})
 ){statements}
 SELECT {answer} FROM advisory_claim

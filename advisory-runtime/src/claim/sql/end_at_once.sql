@@ -3,5 +3,5 @@
 -- `end_all.sql` ends the other claims.
 UPDATE {table}
 SET {set}{changes}
-WHERE ({key}) = (:key) AND {by} = {holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) AND {is_durable}
+WHERE ({key}) = (:key) AND {by} = {holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) AND {make_durable}
 RETURNING {is_prompt}

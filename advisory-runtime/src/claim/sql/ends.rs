@@ -108,7 +108,7 @@ fn values_of(kinds: u8) -> [&'static str; 2] {
 
 /// The claim is held, and lasts for longer than the statement may take.
 const IS_HELD: &str = " AND {by} = {claim_holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) \
-     AND (SELECT {is_durable} AND set_config('lock_timeout', '{lock_timeout}ms', true) IS NOT NULL)";
+     AND (SELECT {make_durable} AND set_config('lock_timeout', '{lock_timeout}ms', true) IS NOT NULL)";
 
 const LATER: &str = "{run_at_open}clock_timestamp() + (COALESCE(CAST(advisory_claim.pause AS float8), {backoff}) \
      * CAST('1 ms' AS interval)){run_at_close}";

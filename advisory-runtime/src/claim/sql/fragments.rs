@@ -5,7 +5,7 @@ use super::row_type::RowType;
 use super::{literal, quoted};
 use crate::rows::grace;
 use crate::sql::qualify::{fill, qualify};
-use crate::sql::{IDLE_IN_TRANSACTION, IS_DURABLE, OUTCOME, at_most};
+use crate::sql::{IDLE_IN_TRANSACTION, MAKE_DURABLE, OUTCOME, at_most};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const FIXED: [(&str, &str); 10] = [
     ("conditions", ":conditions"),
     ("changes", ":changes"),
     ("lasts", LASTS),
-    ("is_durable", IS_DURABLE),
+    ("make_durable", MAKE_DURABLE),
     ("outcome", OUTCOME),
     ("is_prompt", IS_PROMPT),
     ("backoff", BACKOFF),

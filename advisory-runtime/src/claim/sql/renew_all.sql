@@ -14,7 +14,7 @@ renewed AS (
     UPDATE {table}
     SET {set}
     FROM advisory_claim
-    WHERE ({key}) = ({claim_key}) AND advisory_claim.until > {clock} AND (SELECT {is_durable})
+    WHERE ({key}) = ({claim_key}) AND advisory_claim.until > {clock} AND (SELECT {make_durable})
     RETURNING advisory_claim.nth, {lasts} AS lasts
 )
 SELECT

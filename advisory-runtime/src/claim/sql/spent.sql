@@ -15,4 +15,4 @@ advisory_claim AS MATERIALIZED (
 UPDATE {table}
 SET {set}
 FROM advisory_claim
-WHERE ({key}) = ({claim_key}) AND (SELECT {is_durable})
+WHERE ({key}) = ({claim_key}) AND (SELECT {make_durable})

@@ -90,7 +90,8 @@ pub(super) async fn job<T, E, F>(
         let span = telemetry.as_ref().map(crate::observe::Telemetry::span);
         called.instrument(span.unwrap_or_else(tracing::Span::none))
     };
-    let body = run_body(settings, shared, called);
+    // The futures around it hold it several times, and it can be large.
+    let body = run_body(settings, shared, Box::pin(called));
     let result = if shared.is_async {
         watch(&claimed, body).await
     } else {
@@ -130,7 +131,7 @@ pub(super) async fn job<T, E, F>(
 async fn run_body<T: Claim>(
     settings: &Settings<'_, T>,
     shared: &Shared<T>,
-    body: impl Future<Output = Result<(), String>>,
+    body: Pin<Box<impl Future<Output = Result<(), String>>>>,
 ) -> Result<(), Failed> {
     let result = caught(body).await;
     if result.is_err() && is_released::<T>(settings.on_err) {
@@ -149,12 +150,12 @@ fn is_released<T: Claim>(on_err: End) -> bool {
 }
 
 /// Turns an error or a panic of a body into a failure.
-async fn caught(body: impl Future<Output = Result<(), String>>) -> Result<(), Failed> {
+async fn caught(body: Pin<Box<impl Future<Output = Result<(), String>>>>) -> Result<(), Failed> {
     let failed = |message, has_panicked| Failed {
         message,
         has_panicked,
     };
-    let mut body = DropCaught(Some(Box::pin(body)));
+    let mut body = DropCaught(Some(body));
     poll_fn(|context| {
         let Some(running) = &mut body.0 else {
             return Poll::Pending;

@@ -39,7 +39,7 @@ granted AS (
                 FOR UPDATE SKIP LOCKED
             )
         END
-        AND {is_durable}
+        AND {make_durable}
     -- The key is among the columns, so that this waits for a fence as the lock above would.
     ON CONFLICT (key_hash) DO UPDATE
     SET key_hash = EXCLUDED.key_hash,

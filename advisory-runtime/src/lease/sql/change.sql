@@ -6,5 +6,5 @@ WITH own AS MATERIALIZED (
 UPDATE {table} AS l
 SET {set}
 FROM own
-WHERE l.key_hash = own.key_hash AND own.until > clock_timestamp() AND {is_durable}
+WHERE l.key_hash = own.key_hash AND own.until > clock_timestamp() AND {make_durable}
 {returning}

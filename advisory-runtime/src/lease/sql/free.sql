@@ -6,4 +6,4 @@ WITH own AS MATERIALIZED (
 UPDATE {table} AS l
 SET grant_id = :grant, key = NULL, data = NULL, is_kept = false, expires_at = clock_timestamp()
 FROM own
-WHERE l.key_hash = own.key_hash AND l.token = :token AND l.expires_at > clock_timestamp() AND {is_durable}
+WHERE l.key_hash = own.key_hash AND l.token = :token AND l.expires_at > clock_timestamp() AND {make_durable}

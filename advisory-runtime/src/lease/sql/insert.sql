@@ -17,7 +17,7 @@ granted AS (
                 THEN NOT EXISTS (SELECT FROM {table} AS l WHERE l.key_hash = :key FOR KEY SHARE SKIP LOCKED)
             ELSE false
         END
-        AND {is_durable}
+        AND {make_durable}
     ON CONFLICT DO NOTHING
     RETURNING token
 )

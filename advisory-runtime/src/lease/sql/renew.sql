@@ -16,7 +16,7 @@ renewed AS (
     UPDATE {table} AS l
     SET expires_at = GREATEST(l.expires_at, clock_timestamp() + (CAST('1 ms' AS interval) * CAST(own.ttl AS float8)))
     FROM own
-    WHERE l.key_hash = own.key_hash AND own.until > clock_timestamp() AND (SELECT {is_durable})
+    WHERE l.key_hash = own.key_hash AND own.until > clock_timestamp() AND (SELECT {make_durable})
     RETURNING own.nth
 )
 SELECT

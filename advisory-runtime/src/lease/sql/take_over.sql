@@ -19,7 +19,7 @@ granted AS (
         acquired_at = clock_timestamp(),
         expires_at = {until}
     FROM free
-    WHERE l.key_hash = :key AND l.token = free.token AND NOT l.is_kept AND free.is_current AND {is_durable}
+    WHERE l.key_hash = :key AND l.token = free.token AND NOT l.is_kept AND free.is_current AND {make_durable}
     RETURNING l.token
 )
 SELECT GREATEST(free.number, free.token), CAST(CASE WHEN granted.token IS NULL THEN -1 ELSE 0 END AS int8), CAST(0 AS int8)

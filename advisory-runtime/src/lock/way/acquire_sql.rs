@@ -4,7 +4,7 @@ use super::message::Message;
 use crate::Request;
 use crate::driver::{Driver, can_be_of_a_process};
 use crate::error::{Marker, has_only_message};
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::random::random;
 use crate::sql::fail_unless;
 use crate::sql::try_lock::{TryLock, other_statement};
@@ -17,6 +17,23 @@ pub(super) struct AcquireSql {
     /// Waits for the locks, or prepares for the query; can be empty.
     pub(super) message: Cow<'static, str>,
     pub(super) try_query: Option<TryQuery>,
+}
+
+/// The part of an acquisition that has failed.
+#[derive(Debug)]
+pub(super) enum AcquireError {
+    /// The message; or what undoes it after a miss, and then the connection is abandoned.
+    Message(DieselError),
+    /// The query of a try. The transaction or savepoint of the message can still be open.
+    Query(DieselError),
+}
+
+impl AcquireError {
+    pub(super) fn into_source(self) -> DieselError {
+        match self {
+            Self::Message(source) | Self::Query(source) => source,
+        }
+    }
 }
 
 /// A query that takes locks without waiting, as a prepared statement, so that a miss does not write
@@ -38,7 +55,7 @@ pub(super) enum TryQuery {
 /// key is held. Used if the server could not prepare the query: a pooler that does not track
 /// prepared statements may have given its name to another client's.
 fn try_by_text(request: &Request, message: &str) -> String {
-    let (comment, select) = (Message::comment(request), Message::try_select(request));
+    let (comment, select) = (Message::comment(request), Message::xact_try_sql(request));
     let take = fail_unless(&format!("EXISTS({select})"), Marker::NotAvailable.text());
     format!("{comment}{message};{take}")
 }
@@ -46,7 +63,7 @@ fn try_by_text(request: &Request, message: &str) -> String {
 /// Undoes the message after a miss. Its comments repeat the lock's name and its first keys: they
 /// are the session's last query, which shows the locks that a call polls for.
 fn undo_miss(request: &Request, undo: &str) -> String {
-    let (comment, select) = (Message::comment(request), Message::try_select(request));
+    let (comment, select) = (Message::comment(request), Message::xact_try_sql(request));
     let mut ends = select.match_indices(')').map(|(end, _)| end);
     let keys = ends.nth(KEYS_SHOWN).map_or(&*select, |end| &select[..end]);
     format!("{comment}/*{keys}*/;{undo}")
@@ -57,62 +74,67 @@ const KEYS_SHOWN: usize = 8;
 
 impl AcquireSql {
     /// A try for the session, after a message that can be empty.
-    pub(super) fn try_session(message: &'static str) -> Self {
+    pub(super) fn session_try(message: &'static str) -> Self {
         Self {
             message: message.into(),
             try_query: Some(TryQuery::Session),
         }
     }
 
-    /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error
-    /// is the message's, the inner one the query's.
+    /// Asks for the locks, and measures the wait. Returns whether they were taken: a message that
+    /// waits takes them, or fails.
     pub(super) async fn send<D: Driver>(
         self,
         conn: &mut D,
         call: &mut Call,
-    ) -> QueryResult<QueryResult<bool>> {
-        call.phase = Phase::Open;
+    ) -> Result<bool, AcquireError> {
+        call.phase = CallPhase::Open;
         let message = &self.message;
         let sent = match &self.try_query {
-            None => conn.execute(message).await.map(|()| Ok(true)),
+            None => match conn.execute(message).await {
+                Ok(()) => Ok(true),
+                Err(source) => Err(AcquireError::Message(source)),
+            },
             Some(TryQuery::Xact { one_key, undo }) => {
-                Box::pin(try_xact(message, *one_key, undo, conn, call)).await
+                Box::pin(send_xact_try(message, *one_key, undo, conn, call)).await
             }
-            Some(TryQuery::Session) => Box::pin(try_session(message, conn, call)).await,
+            Some(TryQuery::Session) => Box::pin(send_session_try(message, conn, call)).await,
         };
         call.record_time();
         sent
     }
 }
 
-async fn try_xact<D: Driver>(
+async fn send_xact_try<D: Driver>(
     message: &str,
     one_key: Option<TryLock>,
     undo: &str,
     conn: &mut D,
     call: &mut Call,
-) -> QueryResult<QueryResult<bool>> {
+) -> Result<bool, AcquireError> {
     // A blocking connection does not show a pooler, and prepares each text.
     let is_direct = conn.startup_process_id().is_some_and(can_be_of_a_process);
     let answer = if let Some(query) = one_key.filter(|_| is_direct) {
-        let answer = conn.execute_and_try(message, query).await?;
+        let sent = conn.execute_and_try(message, query).await;
+        let answer = sent.map_err(AcquireError::Message)?;
         let taken = answer.and_then(|answer| query.is_taken(answer.as_deref()));
         taken.and_then(|taken| taken.map(usize::from).ok_or(DieselError::NotFound))
     } else {
-        let query = Message::comment(&call.request) + &Message::try_select(&call.request);
-        conn.execute_and_query(message, &query).await?
+        let query = Message::comment(&call.request) + &Message::xact_try_sql(&call.request);
+        let sent = conn.execute_and_query(message, &query).await;
+        sent.map_err(AcquireError::Message)?
     };
     let source = match answer {
         Ok(rows) => {
             if rows == 0 {
                 let undo = undo_miss(&call.request, undo);
-                if let Err(error) = conn.execute(&undo).await {
+                if let Err(source) = conn.execute(&undo).await {
                     // The transaction may still be open, with some of several keys.
                     call.abandon(conn);
-                    return Err(error);
+                    return Err(AcquireError::Message(source));
                 }
             }
-            return Ok(Ok(took(call, rows)));
+            return Ok(took(call, rows));
         }
         Err(source) => source,
     };
@@ -122,30 +144,29 @@ async fn try_xact<D: Driver>(
         source,
         DieselError::DeserializationError(_) | DieselError::NotFound
     );
-    Ok(
-        if (is_foreign || has_only_message(&source)) && conn.execute(undo).await.is_ok() {
-            let text = try_by_text(&call.request, message);
-            conn.execute(&text).await.map(|()| true)
-        } else {
-            Err(source)
-        },
-    )
+    if (is_foreign || has_only_message(&source)) && conn.execute(undo).await.is_ok() {
+        let text = try_by_text(&call.request, message);
+        let taken = conn.execute(&text).await.map(|()| true);
+        return taken.map_err(AcquireError::Query);
+    }
+    Err(AcquireError::Query(source))
 }
 
 /// If another client's statement answers, that is an error: nothing can undo what it has done.
-async fn try_session<D: Driver>(
+async fn send_session_try<D: Driver>(
     message: &str,
     conn: &mut D,
     call: &mut Call,
-) -> QueryResult<QueryResult<bool>> {
+) -> Result<bool, AcquireError> {
     if !message.is_empty() {
-        conn.execute(message).await?;
+        conn.execute(message).await.map_err(AcquireError::Message)?;
     }
     let tag = AnswerTag::new();
-    let query = Message::try_session(&call.request, call.process, &tag.0);
+    let query = Message::session_try_sql(&call.request, call.process, &tag.0);
     let answer = conn.query_text(&query).await;
     let rows = answer.and_then(|answer| tag.read(answer)?.parse().map_err(|_| other_statement()));
-    Ok(rows.map(|rows| took(call, rows)))
+    let taken = rows.map(|rows| took(call, rows));
+    taken.map_err(AcquireError::Query)
 }
 
 /// Returns whether a try took the locks, and notes the permit that it took. With permits, `rows` is

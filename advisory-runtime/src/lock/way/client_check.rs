@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The interval at which the server checks that its client is alive while a statement runs.
 pub(super) const CLIENT_CHECK: &str = "client_connection_check_interval";
 
+/// A condition: the server runs on Linux. Not all other systems support the setting.
+pub(super) const IS_LINUX: &str = "pg_catalog.version() OPERATOR(pg_catalog.~~) '%linux%'";
+
 /// For the open transaction. A server on Windows refuses it, and one before 15 on any system other
 /// than Linux.
 pub(super) const SET: &str = "SET LOCAL client_connection_check_interval=1000";

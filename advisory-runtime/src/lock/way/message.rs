@@ -1,6 +1,6 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use super::client_check::{self, CLIENT_CHECK};
+use super::client_check::{self, CLIENT_CHECK, IS_LINUX};
 use crate::error::Marker;
 use crate::request::Scope;
 use crate::sql::{Arguments, lock_function, put, try_function};
@@ -14,21 +14,23 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 
 /// The time from the client's own bound until the server ends the session. A client that has not
 /// stopped needs it to roll back.
-const GRACE: Duration = Duration::from_secs(1);
+const SERVER_MARGIN: Duration = Duration::from_secs(1);
 
-/// A condition: another process than this one is the backend.
-pub(super) fn is_other_backend(process: i32) -> String {
+/// A condition: another process than this one is the backend. Like
+/// [`not_backend_sql`](crate::sql::probe::not_backend_sql), in other words, by which tests tell the
+/// statements that take locks from the checks before them.
+pub(super) fn other_backend_sql(process: i32) -> String {
     format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}")
 }
 
 /// A condition: the session is not the client's own. The setting `advisory.pooler` is
 /// `transaction`, or another process is the backend, if this one is known. A setting that does not
 /// exist is NULL, and so is its comparison.
-pub(super) fn is_pooled(process: Option<i32>) -> String {
-    let is_other = process.map(|process| format!(" OR {}", is_other_backend(process)));
+pub(super) fn pooled_session_sql(process: Option<i32>) -> String {
+    let other_backend = process.map(|process| format!(" OR {}", other_backend_sql(process)));
     format!(
         "pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction'{}",
-        is_other.unwrap_or_default()
+        other_backend.unwrap_or_default()
     )
 }
 
@@ -39,27 +41,33 @@ fn at_rows(request: &Request) -> Option<&'static str> {
     request.at.as_ref().map(|_| count)
 }
 
-/// The arguments of a lock function. If the condition is true, the statement fails with
-/// [`Marker::PooledSession`] while it computes them, so the function is not called.
+/// The arguments of a lock function. With `fails_if`, the statement checks that condition while it
+/// computes them.
 ///
 /// The key is a text because only a text can be either a number or the marker. It is converted when
 /// the statement runs, where `pg_backend_pid()` is known; a constant that cannot be converted would
 /// fail in every plan.
-struct OwnArguments<'a>(Key, Option<&'a str>);
+struct CheckedArguments<'a> {
+    key: Key,
+    /// A condition under which the statement fails with [`Marker::PooledSession`], so that the
+    /// function is not called: [`other_backend_sql`] or [`pooled_session_sql`], or the one of
+    /// [`at_rows`], which is never true.
+    fails_if: Option<&'a str>,
+}
 
-impl fmt::Display for OwnArguments<'_> {
+impl fmt::Display for CheckedArguments<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(key, Some(is_pooled)) = *self else {
-            return Arguments(self.0).fmt(f);
+        let Some(fails_if) = self.fails_if else {
+            return Arguments(self.key).fmt(f);
         };
-        let (number, kind, second) = match key {
+        let (number, kind, second) = match self.key {
             Key::BigInt(key) => (key, "bigint", None),
             Key::IntInt(first, second) => (first.into(), "int", Some(second)),
         };
         let pooled = Marker::PooledSession.text();
         write!(
             f,
-            "CAST(CASE WHEN {is_pooled} THEN '{pooled}' ELSE '{number}' END AS {kind})"
+            "CAST(CASE WHEN {fails_if} THEN '{pooled}' ELSE '{number}' END AS {kind})"
         )?;
         second.map_or(Ok(()), |second| write!(f, ",{second}"))
     }
@@ -77,11 +85,14 @@ pub(super) enum LockTimeout {
 /// at the first key that is held.
 fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
     let lock = try_function(scope, request.mode);
-    let (is_other, at_rows) = (process.map(is_other_backend), at_rows(request));
+    let (other_backend, at_rows) = (process.map(other_backend_sql), at_rows(request));
     let mut sql = String::new();
     for (index, key) in request.keys.iter().enumerate() {
-        let is_other = is_other.as_deref().filter(|_| index == 0);
-        let key = OwnArguments(*key, is_other.or(at_rows));
+        let other_backend = other_backend.as_deref().filter(|_| index == 0);
+        let key = CheckedArguments {
+            key: *key,
+            fails_if: other_backend.or(at_rows),
+        };
         let and = if index == 0 { "" } else { " AND " };
         put!(sql, "{and}{lock}({key})");
     }
@@ -92,10 +103,13 @@ fn try_locks(request: &Request, scope: Scope, process: Option<i32>) -> String {
 /// none is free.
 fn try_permits(request: &Request, scope: Scope, process: Option<i32>) -> String {
     let lock = try_function(scope, request.mode);
-    let is_other = process.map(is_other_backend);
+    let other_backend = process.map(other_backend_sql);
     let mut sql = String::from("CASE");
     for (index, key) in request.permits.iter().enumerate() {
-        let key = OwnArguments(*key, is_other.as_deref().filter(|_| index == 0));
+        let key = CheckedArguments {
+            key: *key,
+            fails_if: other_backend.as_deref().filter(|_| index == 0),
+        };
         put!(sql, " WHEN {lock}({key}) THEN {}", index + 1);
     }
     sql + " ELSE 0 END"
@@ -139,7 +153,7 @@ impl Message {
     /// Asks for the keys of the open transaction without waiting. It returns a row if it took them;
     /// with permits, the number of rows is the position of the one that it took. After the comment
     /// it has no trace: each text is prepared.
-    pub(super) fn try_select(request: &Request) -> String {
+    pub(super) fn xact_try_sql(request: &Request) -> String {
         if !request.permits.is_empty() {
             let position = try_permits(request, Scope::Xact, None);
             return format!("SELECT 1 FROM pg_catalog.generate_series(1,{position})");
@@ -151,9 +165,9 @@ impl Message {
         }
     }
 
-    /// Like [`try_select`](Self::try_select), for session-level locks, with the comment. It returns
-    /// one text: `tag`, then the number of rows. It fails if `process` is not the backend.
-    pub(super) fn try_session(request: &Request, process: Option<i32>, tag: &str) -> String {
+    /// Like [`xact_try_sql`](Self::xact_try_sql), for session-level locks, with the comment. It
+    /// returns one text: `tag`, then the number of rows. It fails if `process` is not the backend.
+    pub(super) fn session_try_sql(request: &Request, process: Option<i32>, tag: &str) -> String {
         let comment = Self::comment(request);
         if !request.permits.is_empty() {
             let position = try_permits(request, Scope::Session, process);
@@ -211,13 +225,13 @@ impl Message {
     }
 
     /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's
-    /// budget. It fails if `is_pooled` is true.
+    /// budget. It fails if the condition `fails_if` is true.
     pub(super) fn select_locks(
         &mut self,
         request: &Request,
         scope: Scope,
         after: LockTimeout,
-        is_pooled: Option<&str>,
+        fails_if: Option<&str>,
     ) {
         let lock = lock_function(scope, request.mode);
         let restores = after == LockTimeout::Restore;
@@ -250,8 +264,11 @@ impl Message {
                     self.push_remaining(milliseconds(wait));
                 }
             }
-            let is_pooled = is_pooled.filter(|_| index == 0);
-            let key = OwnArguments(*key, is_pooled.or(at_rows));
+            let fails_if = fails_if.filter(|_| index == 0);
+            let key = CheckedArguments {
+                key: *key,
+                fails_if: fails_if.or(at_rows),
+            };
             self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
@@ -273,14 +290,17 @@ impl Message {
     /// Calls a function that does not wait for each key. The columns are added to the open `SELECT`
     /// if all keys fit in. The message fails if `process` is not the backend.
     pub(super) fn call_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
-        let is_other = process.map(is_other_backend);
+        let other_backend = process.map(other_backend_sql);
         for (index, key) in request.keys.iter().enumerate() {
             if request.keys.len() <= KEYS_PER_STATEMENT {
                 self.continue_select();
             } else if index % KEYS_PER_STATEMENT == 0 {
                 self.select();
             }
-            let key = OwnArguments(*key, is_other.as_deref().filter(|_| index == 0));
+            let key = CheckedArguments {
+                key: *key,
+                fails_if: other_backend.as_deref().filter(|_| index == 0),
+            };
             self.column(format_args!("{function}({key})"));
         }
     }
@@ -298,24 +318,24 @@ impl Message {
 
     /// Begins a `SELECT` with a column that makes the server notice the death of the client while a
     /// later statement runs: to the end of the transaction or, for [`Scope::Session`], until the
-    /// release of the lock restores it. It does nothing if the session has a value already, and on
-    /// platforms other than Linux, not all of which support it.
+    /// release of the lock restores it. It does nothing if the session has a value already, or if
+    /// the server does not run on Linux.
     pub(super) fn select_client_check(&mut self, scope: Scope) {
         let local = scope == Scope::Xact;
         self.select();
         self.column(format_args!(
             "CASE WHEN pg_catalog.current_setting('{CLIENT_CHECK}',true) OPERATOR(pg_catalog.=) '0' \
-             AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
+             AND {IS_LINUX} \
              THEN pg_catalog.set_config('{CLIENT_CHECK}','1000',{local}) END"
         ));
     }
 
-    /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter
-    /// one or the server does not know the setting. It sets it to zero first, since a
+    /// A column that sets a timeout to `max_hold` and [`SERVER_MARGIN`], unless the session has a
+    /// shorter one or the server does not know the setting. It sets it to zero first, since a
     /// `transaction_timeout` that is already running does not change otherwise.
     pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, scope: Scope) {
         let local = scope == Scope::Xact;
-        let bound = milliseconds(max_hold.saturating_add(GRACE));
+        let bound = milliseconds(max_hold.saturating_add(SERVER_MARGIN));
         self.column(format_args!(
             "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
              OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR \
@@ -332,7 +352,7 @@ impl Message {
         if request.max_hold.is_some() {
             self.select();
             self.column(format_args!(
-                "CASE WHEN pg_catalog.version() OPERATOR(pg_catalog.~~) '%linux%' \
+                "CASE WHEN {IS_LINUX} \
                  THEN pg_catalog.set_config('{CLIENT_CHECK}','1000',true) END"
             ));
         }
@@ -354,7 +374,7 @@ impl Message {
     /// is already running would not change.
     pub(super) fn set_xact_timeouts(&mut self, request: &Request) {
         if let Some(max_hold) = request.max_hold {
-            let bound = milliseconds(max_hold.saturating_add(GRACE));
+            let bound = milliseconds(max_hold.saturating_add(SERVER_MARGIN));
             let [idle, whole] = XACT_TIMEOUTS;
             self.continue_select();
             self.column(format_args!(

@@ -6,7 +6,7 @@ use crate::error::{
     is_connection_lost, is_deadlock, is_interrupted, is_lock_table_full, is_lock_timeout,
     is_of_savepoint, is_outside_transaction, is_same_answer,
 };
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::{Error, Wait, sql};
 use diesel::result::Error as DieselError;
 use std::time::Duration;
@@ -28,10 +28,11 @@ pub(in crate::lock) enum SessionState {
 /// gives each answer in one state only. A cancel request or a timeout can interrupt the queries
 /// too, and says nothing about the state.
 pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> SessionState {
-    for _ in 0..TRIES {
-        if is_connection_lost(source) {
-            break;
-        }
+    if is_connection_lost(source) {
+        conn.status().set_in_error();
+        return SessionState::Lost;
+    }
+    for _ in 0..PROBE_TRIES {
         let Err(refused) = conn.execute(sql::probe::ALIVE).await else {
             return SessionState::Alive;
         };
@@ -50,27 +51,23 @@ pub(in crate::lock) async fn probe<D: Driver>(conn: &mut D, source: &DieselError
             _ => {}
         }
     }
-    if is_connection_lost(source) {
-        conn.status().set_in_error();
-    } else {
-        conn.close(false);
-    }
+    conn.close(false);
     SessionState::Lost
 }
 
-/// The maximum number of queries. Each cancel request interrupts one.
-const TRIES: usize = 16;
+/// The maximum number of rounds of queries. Each cancel request interrupts one query.
+const PROBE_TRIES: usize = 16;
 
 /// The error of a try that found the lock held and was undone.
 pub(super) fn missed(call: &mut Call) -> Error {
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     call.not_available()
 }
 
 /// The error of an acquisition that did not wait, or did not fail because of its wait.
 pub(super) fn database(call: &Call, source: DieselError) -> Error {
     if is_lock_table_full(&source) {
-        let lock = call.lock();
+        let lock = call.lock_name();
         return Error::LockTableFull { lock, source };
     }
     Error::Database(source)
@@ -87,7 +84,7 @@ pub(in crate::lock) async fn classify<D: Driver>(
     call: &mut Call,
     source: DieselError,
 ) -> Error {
-    let lock = call.lock();
+    let lock = call.lock_name();
     if is_deadlock(&source) {
         return Error::Deadlock { lock, source };
     }

@@ -12,7 +12,7 @@ use crate::error::{
     Marker, is_connection_lost, is_interrupted, is_of_savepoint, is_outside_transaction,
     may_be_outside_transaction,
 };
-use crate::lock::call::{Call, Phase, Way};
+use crate::lock::call::{Call, CallPhase, Way};
 use crate::request::Scope;
 use crate::sql::own_locks::own_count;
 use crate::sql::try_lock::TryLock;
@@ -36,7 +36,7 @@ enum Snapshot {
 
 /// Sets the savepoint and takes the keys, or asks for them. For a lock without a body, a message
 /// that waits also releases the savepoint, so that the outer transaction holds the keys.
-fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql {
+fn savepoint_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql {
     let request = &call.request;
     let mut message = open_message(outer, request, snapshot);
     let try_query = if request.budget() == Wait::Never {
@@ -56,7 +56,7 @@ fn acquire_sql(outer: NonZeroU32, call: &Call, snapshot: Snapshot) -> AcquireSql
         message.push_timeout(XACT_TIMEOUTS[0], max_hold, Scope::Xact);
     }
     if matches!(call.way, Way::Within(_)) && try_query.is_none() {
-        message.statement(&release_message(outer, false));
+        message.statement(&release_savepoint_sql(outer, false));
     }
     AcquireSql {
         message: message.into_text().into(),
@@ -92,13 +92,13 @@ fn open_message(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Mes
     message
 }
 
-/// The settings that `max_hold` changes, and [`release_message`] restores.
+/// The settings that `max_hold` changes, and [`release_savepoint_sql`] restores.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
 
 /// Keeps what the body did; the keys stay locked until the end of the outer transaction. The
 /// savepoint is released last, so that it can still be rolled back if a setting cannot be restored.
 /// After `RESET ALL` in the body there is nothing to restore.
-fn release_message(outer: NonZeroU32, is_bounded: bool) -> String {
+fn release_savepoint_sql(outer: NonZeroU32, is_bounded: bool) -> String {
     let mut sql = String::new();
     if is_bounded {
         for setting in BOUNDING {
@@ -132,9 +132,10 @@ async fn begin_under<D: Driver>(
     outer: NonZeroU32,
     snapshot: Snapshot,
 ) -> Result<(), Error> {
-    match acquire_sql(outer, call, snapshot).send(conn, call).await {
-        Ok(Ok(true)) => Ok(()),
-        sent => Err(Box::pin(refused(conn, call, outer, sent)).await),
+    match savepoint_sql(outer, call, snapshot).send(conn, call).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(refusal::missed(call)),
+        Err(error) => Err(Box::pin(refused(conn, call, outer, error.into_source())).await),
     }
 }
 
@@ -145,10 +146,10 @@ pub(super) async fn lock<D: Driver>(
 ) -> Result<(), Error> {
     begin(conn, call, outer).await?;
     if call.request.budget() == Wait::Never {
-        let released = conn.execute(&release_message(outer, false)).await;
+        let released = conn.execute(&release_savepoint_sql(outer, false)).await;
         released.map_err(Error::Database)?;
     }
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     Ok(())
 }
 
@@ -167,13 +168,13 @@ pub(super) async fn try_lock<D: Driver>(
     if let Some(query) = TryLock::of(&call.request).filter(|_| may_be_direct)
         && debug::is_open(conn).await
     {
-        call.phase = Phase::Open;
+        call.phase = CallPhase::Open;
         let answer = conn.try_lock(query).await;
         call.record_time();
         match answer.and_then(|answer| query.is_taken(answer.as_deref())) {
             Ok(None) => {}
             Ok(Some(is_taken)) => {
-                call.phase = Phase::Idle;
+                call.phase = CallPhase::Idle;
                 return if is_taken {
                     Ok(())
                 } else {
@@ -189,16 +190,16 @@ pub(super) async fn try_lock<D: Driver>(
 /// Classifies the error of a try, which has failed the transaction unless it had failed before.
 async fn try_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     // A drop in the middle closes the connection, as in `refused`.
-    call.phase = Phase::Finishing;
+    call.phase = CallPhase::Finishing;
     let state = refusal::probe(conn, &source).await;
     if state == SessionState::Alive {
         // Diesel counts a transaction that the server does not have, or another statement has run
         // in it.
         conn.close(false);
     }
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     if state == SessionState::HadFailed {
-        let lock = call.lock();
+        let lock = call.lock_name();
         return Error::InFailedTransaction { lock, source };
     }
     refusal::database(call, source)
@@ -209,31 +210,27 @@ async fn refused<D: Driver>(
     conn: &mut D,
     call: &mut Call,
     outer: NonZeroU32,
-    sent: QueryResult<QueryResult<bool>>,
+    source: DieselError,
 ) -> Error {
-    let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(call),
-        Ok(Err(source)) | Err(source) => source,
-    };
     // A drop in the middle closes the connection, so that nobody takes the open transaction for its
     // own.
-    call.phase = Phase::Finishing;
-    let error = undo(conn, call, outer, source).await;
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Finishing;
+    let error = roll_back_and_classify(conn, call, outer, source).await;
+    call.phase = CallPhase::Idle;
     error
 }
 
-async fn undo<D: Driver>(
+async fn roll_back_and_classify<D: Driver>(
     conn: &mut D,
     call: &mut Call,
     outer: NonZeroU32,
     source: DieselError,
 ) -> Error {
-    if is_connection_lost(&source) || roll_back(conn, outer).await.is_err() {
+    if is_connection_lost(&source) || send_rollback(conn, outer).await.is_err() {
         return match refusal::probe(conn, &source).await {
             // Diesel's own ROLLBACK ends it.
             SessionState::HadFailed => {
-                let lock = call.lock();
+                let lock = call.lock_name();
                 Error::InFailedTransaction { lock, source }
             }
             SessionState::Aborted => refusal::classify(conn, call, source).await,
@@ -245,7 +242,7 @@ async fn undo<D: Driver>(
             SessionState::Lost => Error::Database(source),
         };
     }
-    let lock = call.lock();
+    let lock = call.lock_name();
     match Marker::of(&source) {
         Some(Marker::NotAvailable) => call.not_available(),
         Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
@@ -259,7 +256,7 @@ pub(super) async fn release<D: Driver>(
     call: &mut Call,
     outer: NonZeroU32,
 ) -> Result<(), Error> {
-    let message = release_message(outer, call.request.max_hold.is_some());
+    let message = release_savepoint_sql(outer, call.request.max_hold.is_some());
     let depth = outer.saturating_add(1);
     if let Err(source) = debug::check_mark(conn, &call.checks, depth).await {
         let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
@@ -283,10 +280,10 @@ async fn release_refused<D: Driver>(
     source: DieselError,
     is_ended: bool,
 ) -> Error {
-    let (lock, name) = (call.lock(), sql::savepoint(outer));
-    let is_body =
+    let (lock, name) = (call.lock_name(), sql::savepoint(outer));
+    let may_be_ended_by_body =
         is_ended || is_of_savepoint(&source, &name) || may_be_outside_transaction(&source);
-    match roll_back(conn, outer).await {
+    match send_rollback(conn, outer).await {
         Ok(()) => mark_transaction_closed(conn, Some(outer)),
         Err(undone) if is_connection_lost(&undone) => {
             conn.status().set_in_error();
@@ -295,7 +292,9 @@ async fn release_refused<D: Driver>(
         Err(undone) => {
             // The savepoint is gone, and so may be the transaction that Diesel counts.
             conn.close(false);
-            if is_outside_transaction(&undone) || is_body && is_of_savepoint(&undone, &name) {
+            if is_outside_transaction(&undone)
+                || (may_be_ended_by_body && is_of_savepoint(&undone, &name))
+            {
                 return Error::TransactionEnded { lock };
             }
             if !is_of_savepoint(&undone, &name) {
@@ -314,9 +313,9 @@ async fn release_refused<D: Driver>(
 
 /// Rolls back to the savepoint of the call, and tries again after a cancel request or a timeout,
 /// which interrupts one message and says nothing of the savepoint.
-async fn roll_back<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()> {
+async fn send_rollback<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()> {
     let message = sql::rollback_to_savepoint(outer);
-    for _ in 0..TRIES {
+    for _ in 0..ROLLBACK_TRIES {
         match conn.execute(&message).await {
             Err(error) if is_interrupted(&error) && !is_outside_transaction(&error) => {}
             undone => return undone,
@@ -326,4 +325,4 @@ async fn roll_back<D: Driver>(conn: &mut D, outer: NonZeroU32) -> QueryResult<()
 }
 
 /// The maximum number of interrupted rollbacks.
-const TRIES: usize = 16;
+const ROLLBACK_TRIES: usize = 16;

@@ -2,11 +2,13 @@
 
 use super::acquire_sql::{AcquireSql, AnswerTag};
 use super::client_check::CLIENT_CHECK;
-use super::message::{KEYS_PER_STATEMENT, LockTimeout, Message, is_other_backend, is_pooled};
+use super::message::{
+    KEYS_PER_STATEMENT, LockTimeout, Message, other_backend_sql, pooled_session_sql,
+};
 use super::refusal::{self, SessionState};
 use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::request::Scope;
 use crate::sql::own_locks::{is_held, own_count};
 use crate::sql::probe::fail_if;
@@ -32,10 +34,10 @@ const fn is_in_test(call: &Call) -> bool {
 ///
 /// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
 /// backend.
-fn acquire_sql(call: &Call) -> AcquireSql {
+fn session_sql(call: &Call) -> AcquireSql {
     let (request, is_test, process) = (&call.request, is_in_test(call), call.process);
     if request.budget() == Wait::Never {
-        return AcquireSql::try_session(if is_test { SAVEPOINT } else { "" });
+        return AcquireSql::session_try(if is_test { SAVEPOINT } else { "" });
     }
     let mut message = Message::new(request);
     if is_test {
@@ -44,12 +46,12 @@ fn acquire_sql(call: &Call) -> AcquireSql {
     if request.max_hold.is_some() {
         message.select_client_check(Scope::Session);
     }
-    let is_pooled = process.map(is_other_backend);
-    let is_pooled = is_pooled.as_deref();
+    let other_backend = process.map(other_backend_sql);
+    let fails_if = other_backend.as_deref();
     if let [_] = *request.keys {
-        message.select_locks(request, Scope::Session, LockTimeout::Leave, is_pooled);
+        message.select_locks(request, Scope::Session, LockTimeout::Leave, fails_if);
     } else {
-        message.select_locks(request, Scope::Xact, LockTimeout::Leave, is_pooled);
+        message.select_locks(request, Scope::Xact, LockTimeout::Leave, fails_if);
         let lock = lock_function(Scope::Session, request.mode);
         message.call_each(request, lock, None);
     }
@@ -127,7 +129,7 @@ pub(super) fn check_none(keys: &[Key], mode: Mode) -> String {
 /// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`, or if
 /// `process` is not the backend.
 pub(super) fn check_pooler(process: Option<i32>) -> String {
-    fail_if(&is_pooled(process), Marker::PooledSession)
+    fail_if(&pooled_session_sql(process), Marker::PooledSession)
 }
 
 /// Returns whether a call that was refused because of a pooler can be repeated: if the setting
@@ -154,20 +156,20 @@ pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused
 }
 
 pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.phase = Phase::Open;
-    prepare(conn, call).await?;
-    match acquire_sql(call).send(conn, call).await {
+    call.phase = CallPhase::Open;
+    prepare_session(conn, call).await?;
+    match session_sql(call).send(conn, call).await {
         // The message has set the timeouts, unless it was undone.
-        Ok(Ok(true)) if call.request.budget() != Wait::Never && !is_in_test(call) => Ok(()),
-        Ok(Ok(true)) if call.request.budget() != Wait::Never => Box::pin(bound(conn, call)).await,
-        Ok(Ok(is_taken)) => Box::pin(after_try(conn, call, is_taken)).await,
-        Ok(Err(source)) | Err(source) => Err(Box::pin(refused(conn, call, source)).await),
+        Ok(true) if call.request.budget() != Wait::Never && !is_in_test(call) => Ok(()),
+        Ok(true) if call.request.budget() != Wait::Never => Box::pin(bound(conn, call)).await,
+        Ok(is_taken) => Box::pin(after_try(conn, call, is_taken)).await,
+        Err(error) => Err(Box::pin(refused(conn, call, error.into_source())).await),
     }
 }
 
 /// Reads the setting `advisory.pooler`, in the first call of the process, and saves the timeouts
 /// that a call with `max_hold` changes.
-async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+async fn prepare_session<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
     let is_checked = IS_CHECKED.load(Ordering::Relaxed);
     if is_checked && call.request.max_hold.is_none() {
@@ -175,8 +177,8 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
     }
     Box::pin(async {
         if !is_checked {
-            let pooled = check_pooler(call.process);
-            if let Err(source) = check(conn, call, &pooled).await {
+            let check_pooler = check_pooler(call.process);
+            if let Err(source) = check(conn, call, &check_pooler).await {
                 return Err(check_refused(conn, call, source).await);
             }
             IS_CHECKED.store(true, Ordering::Relaxed);
@@ -197,11 +199,13 @@ async fn prepare<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> 
 /// The error of a check, which comes before the request for the locks.
 async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     let state = refusal::probe(conn, &source).await;
-    call.phase = Phase::Idle;
+    call.phase = CallPhase::Idle;
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || state == SessionState::Alive && pooler::is_pooled(conn, call.process).await;
+        || (state == SessionState::Alive && pooler::has_other_backend(conn, call.process).await);
     if is_pooled {
-        Error::PooledSession { lock: call.lock() }
+        Error::PooledSession {
+            lock: call.lock_name(),
+        }
     } else if state == SessionState::HadFailed {
         had_failed(conn, call, source).await
     } else {
@@ -213,7 +217,7 @@ async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselE
 /// the test's. Nothing can be asked there, so the connection is closed.
 async fn had_failed<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
     call.close(conn).await;
-    let lock = call.lock();
+    let lock = call.lock_name();
     if is_in_test(call) {
         Error::InFailedTransaction { lock, source }
     } else {
@@ -265,7 +269,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
     };
     match refusal::probe(conn, &source).await {
         SessionState::Lost => {
-            call.phase = Phase::Idle;
+            call.phase = CallPhase::Idle;
             return Error::Database(source);
         }
         SessionState::HadFailed => return had_failed(conn, call, source).await,
@@ -276,21 +280,26 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
             return if is_in_test(call) {
                 refusal::database(call, source)
             } else {
-                Error::ForeignTransaction { lock: call.lock() }
+                Error::ForeignTransaction {
+                    lock: call.lock_name(),
+                }
             };
         }
         SessionState::Alive => {}
     }
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
-        || call.request.budget() == Wait::Never && pooler::is_pooled(conn, call.process).await;
+        || (call.request.budget() == Wait::Never
+            && pooler::has_other_backend(conn, call.process).await);
     if is_pooled && undone.is_ok() {
-        call.phase = Phase::Idle;
-        return Error::PooledSession { lock: call.lock() };
+        call.phase = CallPhase::Idle;
+        return Error::PooledSession {
+            lock: call.lock_name(),
+        };
     }
     let error = refusal::classify(conn, call, source).await;
     let may_go_on = matches!(error, Error::TimedOut { .. } | Error::Deadlock { .. });
     if may_go_on && undone.is_ok() && holds_none(conn, call).await {
-        call.phase = Phase::Idle;
+        call.phase = CallPhase::Idle;
     } else {
         call.close(conn).await;
     }
@@ -317,7 +326,7 @@ pub(super) async fn release<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     if released.is_ok() {
         released = match unlock_query(call) {
             Some(query) => release_prepared(conn, call, query).await,
-            None => conn.execute(&call.release_message()).await,
+            None => conn.execute(&call.release_locks_sql()).await,
         };
     }
     match released {
@@ -351,7 +360,7 @@ async fn release_prepared<D: Driver>(conn: &mut D, call: &Call, query: Unlock) -
         Err(source) if has_only_message(&source) => Some(source),
         Err(source) => return Err(source),
     };
-    let message = call.release_message();
+    let message = call.release_locks_sql();
     match (Box::pin(conn.execute(&message)).await, source) {
         (Err(again), Some(source)) if Marker::of(&again) != Some(Marker::LockLost) => Err(source),
         (released, _) => released,
@@ -363,8 +372,8 @@ async fn release_refused<D: Driver>(
     call: &mut Call,
     source: DieselError,
 ) -> Result<(), Error> {
-    let message = &call.release_message();
-    let lock = call.lock();
+    let message = &call.release_locks_sql();
+    let lock = call.lock_name();
     if Marker::of(&source) == Some(Marker::LockLost) {
         if let Some(restore) = call.restore_timeouts.take()
             && conn.execute(&restore).await.is_err()

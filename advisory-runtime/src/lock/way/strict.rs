@@ -5,13 +5,13 @@
 //! follows, which ends like any other.
 
 use super::acquire_sql::AcquireSql;
-use super::message::{LockTimeout, Message, is_pooled};
+use super::message::{LockTimeout, Message, pooled_session_sql};
 use super::refusal::{self, SessionState};
 use super::session::{check_none, check_pooler};
 use super::transaction::BEGIN;
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::request::Scope;
 use crate::sql::{self, lock_function, unlock_function};
 use crate::{Error, Isolation, Request, Wait};
@@ -22,12 +22,17 @@ use diesel::result::Error as DieselError;
 ///
 /// The message fails with [`Marker::PooledSession`], and takes nothing, if `process` is not the
 /// backend.
-fn acquire_sql(request: &Request, process: Option<i32>) -> AcquireSql {
+fn strict_sql(request: &Request, process: Option<i32>) -> AcquireSql {
     let mut message = Message::new(request);
     message.statement(BEGIN);
     message.select_own_client_check(request);
-    let is_pooled = is_pooled(process);
-    message.select_locks(request, Scope::Xact, LockTimeout::Leave, Some(&is_pooled));
+    let pooled_session = pooled_session_sql(process);
+    message.select_locks(
+        request,
+        Scope::Xact,
+        LockTimeout::Leave,
+        Some(&pooled_session),
+    );
     let lock = lock_function(Scope::Session, request.mode);
     message.call_each(request, lock, None);
     message.statement("COMMIT");
@@ -64,14 +69,14 @@ fn push_transaction(message: &mut Message, request: &Request, process: Option<i3
 }
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    call.phase = Phase::Open;
+    call.phase = CallPhase::Open;
     if call.request.budget() == Wait::Never {
         return begin_try(conn, call).await;
     }
-    let acquire = acquire_sql(&call.request, call.process);
+    let acquire = strict_sql(&call.request, call.process);
     match acquire.send(conn, call).await {
         Ok(_) => Ok(()),
-        Err(source) => Err(refused(conn, call, source).await),
+        Err(error) => Err(refused(conn, call, error.into_source()).await),
     }
 }
 
@@ -85,20 +90,20 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
     if let Err(source) = conn.execute(&check).await {
         return Err(refused(conn, call, source).await);
     }
-    let source = match AcquireSql::try_session("").send(conn, call).await {
-        Ok(Ok(false)) => return Err(refusal::missed(call)),
-        Ok(Ok(true)) => match conn.execute(&open_message(call)).await {
+    let source = match AcquireSql::session_try("").send(conn, call).await {
+        Ok(false) => return Err(refusal::missed(call)),
+        Ok(true) => match conn.execute(&open_message(call)).await {
             Ok(()) => return Ok(()),
             Err(source) => source,
         },
-        Ok(Err(source)) | Err(source) => source,
+        Err(error) => error.into_source(),
     };
     if is_connection_lost(&source) {
         return Err(refused(conn, call, source).await);
     }
     // The session may hold the keys.
     call.close(conn).await;
-    let lock = call.lock();
+    let lock = call.lock_name();
     Err(match Marker::of(&source) {
         Some(Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         Some(Marker::PooledSession) => Error::PooledSession { lock },
@@ -110,15 +115,15 @@ async fn begin_try<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error
 /// error may have come between the two halves of the message, while the session holds the keys, and
 /// closes it.
 async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
-    let lock = call.lock();
+    let lock = call.lock_name();
     let marker = Marker::of(&source);
     if let Some(Marker::NotDeferrable | Marker::IsolationLevel) = marker {
-        call.phase = Phase::Idle;
+        call.phase = CallPhase::Idle;
         return Error::ForeignTransaction { lock };
     }
     match refusal::probe(conn, &source).await {
         SessionState::Lost => {
-            call.phase = Phase::Idle;
+            call.phase = CallPhase::Idle;
             return Error::Database(source);
         }
         SessionState::HadFailed => {
@@ -142,7 +147,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
         _ => false,
     };
     if may_go_on {
-        call.phase = Phase::Idle;
+        call.phase = CallPhase::Idle;
     } else {
         call.close(conn).await;
     }

@@ -1,18 +1,17 @@
 //! Transaction-level locks outside of a transaction, at READ COMMITTED: the SQL, the meaning of a
 //! refusal, and the commit.
 
-use super::acquire_sql::{AcquireSql, TryQuery};
+use super::acquire_sql::{AcquireError, AcquireSql, TryQuery};
 use super::message::{LockTimeout, Message};
 use super::refusal::{self, SessionState};
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
     Marker, is_conflict, is_interrupted, is_rollback, is_same_answer, may_be_outside_transaction,
 };
-use crate::lock::call::{Call, Phase};
+use crate::lock::call::{Call, CallPhase};
 use crate::request::Scope;
 use crate::sql::{self, ROLLBACK, try_lock::TryLock};
 use crate::{Error, Request, Wait, debug};
-use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
@@ -32,7 +31,7 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 /// statement would read from a snapshot taken before the wait.
 ///
 /// A try is a query inside the transaction, so that a miss is not an error.
-fn acquire_sql(request: &Request) -> AcquireSql {
+fn transaction_sql(request: &Request) -> AcquireSql {
     if request.budget() == Wait::Never {
         return AcquireSql {
             message: Message::before_try(BEGIN, request),
@@ -60,29 +59,25 @@ const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
 const SAVEPOINT: &str = "SAVEPOINT advisory_alive";
 
 pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
-    match acquire_sql(&call.request).send(conn, call).await {
-        Ok(Ok(true)) => Ok(()),
+    match transaction_sql(&call.request).send(conn, call).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(refusal::missed(call)),
         // Rare paths are boxed, so that a call's future is only as large as the common path needs.
-        sent => Err(Box::pin(refused(conn, call, sent)).await),
+        Err(error) => Err(Box::pin(refused(conn, call, error)).await),
     }
 }
 
-async fn refused<D: Driver>(
-    conn: &mut D,
-    call: &mut Call,
-    sent: QueryResult<QueryResult<bool>>,
-) -> Error {
-    let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(call),
-        Ok(Err(source)) => {
+async fn refused<D: Driver>(conn: &mut D, call: &mut Call, error: AcquireError) -> Error {
+    let source = match error {
+        AcquireError::Query(source) => {
             drop(conn.execute(ROLLBACK).await);
             source
         }
-        Err(source) => source,
+        AcquireError::Message(source) => source,
     };
-    // The message was refused, so the session is idle again.
-    call.phase = Phase::Idle;
-    let lock = call.lock();
+    // The message was refused or rolled back, so the session is idle again.
+    call.phase = CallPhase::Idle;
+    let lock = call.lock_name();
     match Marker::of(&source) {
         Some(Marker::NotAvailable) => call.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
@@ -125,7 +120,7 @@ async fn commit_refused<D: Driver>(
     source: DieselError,
     is_ended: bool,
 ) -> Error {
-    let lock = call.lock();
+    let lock = call.lock_name();
     match refusal::probe(conn, &source).await {
         SessionState::Lost => return Error::CommitUnknown { lock, source },
         SessionState::Aborted | SessionState::HadFailed => {
@@ -172,7 +167,7 @@ async fn commit_refused<D: Driver>(
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMIT, acquire_sql};
+    use super::{COMMIT, transaction_sql};
     use crate::request::one;
     use advisory_pattern::Derivation;
 
@@ -187,7 +182,7 @@ mod tests {
         let key = Derivation::Sha256.key("room:7");
         let request = one("room:<room>", key.into());
         let sent = [
-            acquire_sql(&request).message.into_owned(),
+            transaction_sql(&request).message.into_owned(),
             COMMIT.to_owned(),
         ];
         let sent = sent.map(|sent| sent.replace(' ', ""));

@@ -1,5 +1,5 @@
--- The claimed rows of a table, with their primary keys. $1 is the table's quoted name. A time without
--- a zone is in UTC. 1114 is the OID of `timestamp`.
+-- The claimed rows of a table, with their primary keys. $1 is the table's quoted name. A time
+-- without a zone is in UTC. 1114 is the OID of `timestamp`.
 SELECT
     (
         SELECT string_agg(jsonb_extract_path_text(to_jsonb(t.*), a.attname::text), ', ' ORDER BY k.n)

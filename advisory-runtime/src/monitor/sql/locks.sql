@@ -3,12 +3,12 @@
 --
 -- A single statement reads locks, backends and who blocks whom at nearly the same moment. It reads
 -- `pg_locks` once, and the activity of backends afterwards: a backend that was idle before the
--- statement began, and still is, was idle while the locks were read. Ages are by the server's clock,
--- in whole microseconds. The clock is read once for all rows, so the waiter that came first has
--- waited for longest.
+-- statement began, and still is, was idle while the locks were read. Ages are by the server's
+-- clock, in whole microseconds. The clock is read once for all rows, so the waiter that came first
+-- has waited for longest.
 --
--- `objsubid` is 1 for a number and 2 for a pair. Only extensions use other values, such as Citus for
--- each write. Their locks do not conflict with a program's lock on equal numbers.
+-- `objsubid` is 1 for a number and 2 for a pair. Only extensions use other values, such as Citus
+-- for each write. Their locks do not conflict with a program's lock on equal numbers.
 --
 -- The planner cannot know how many rows these functions return. Arrays and the `LIMIT` keep its
 -- estimate so low that it does not compile the statement (JIT), which took 0.7 seconds; 5,000 locks

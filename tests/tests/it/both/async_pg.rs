@@ -1,46 +1,10 @@
 //! The names of the shared tests on async Diesel, and those tests.
 
-#[path = "cancelled.rs"]
-mod cancelled;
-#[path = "commit.rs"]
-mod commit;
-#[path = "commit_cancelled.rs"]
-mod commit_cancelled;
-#[path = "commit_texts.rs"]
-mod commit_texts;
-#[path = "exclusion.rs"]
-mod exclusion;
-#[path = "foreign_transaction.rs"]
-mod foreign_transaction;
-#[path = "hold.rs"]
-mod hold;
-#[path = "interrupted.rs"]
-mod interrupted;
-#[path = "isolation.rs"]
-mod isolation;
-#[path = "lost_waits.rs"]
-mod lost_waits;
-#[path = "nesting.rs"]
-mod nesting;
-#[path = "polls.rs"]
-mod polls;
-#[path = "self_deadlock.rs"]
-mod self_deadlock;
-#[path = "server_errors.rs"]
-mod server_errors;
-#[path = "session.rs"]
-mod session;
-#[path = "session_bodies.rs"]
-mod session_bodies;
-#[path = "shared.rs"]
-mod shared;
-#[path = "test_transactions.rs"]
-mod test_transactions;
-#[path = "waits.rs"]
-mod waits;
+#[path = "suite.rs"]
+mod suite;
 
 use super::BoxFuture;
-use advisory_runtime::{Error, Request, advisory_lock};
+use advisory_runtime::{Error, LockInfo, Request, advisory_lock};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool;
@@ -92,8 +56,15 @@ pub(crate) async fn acquire(
     advisory_runtime::session::acquire(conn, request).await
 }
 
-pub(crate) async fn lock(conn: &mut Conn, request: impl Into<Request>) -> Result<(), Error> {
-    advisory_runtime::xact::lock(conn, request).await.map(drop)
+pub(crate) async fn lock(
+    conn: &mut Conn,
+    request: impl Into<Request>,
+) -> Result<LockInfo<Conn>, Error> {
+    advisory_runtime::xact::lock(conn, request).await
+}
+
+pub(crate) async fn try_lock(conn: &mut Conn, request: impl Into<Request>) -> Result<bool, Error> {
+    advisory_runtime::xact::try_lock(conn, request).await
 }
 
 pub(crate) async fn end<T, E: From<Error>>(

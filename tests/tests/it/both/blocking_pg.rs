@@ -1,47 +1,11 @@
 //! The names of the shared tests on blocking Diesel, and those tests.
 
-#[path = "cancelled.rs"]
-mod cancelled;
-#[path = "commit.rs"]
-mod commit;
-#[path = "commit_cancelled.rs"]
-mod commit_cancelled;
-#[path = "commit_texts.rs"]
-mod commit_texts;
-#[path = "exclusion.rs"]
-mod exclusion;
-#[path = "foreign_transaction.rs"]
-mod foreign_transaction;
-#[path = "hold.rs"]
-mod hold;
-#[path = "interrupted.rs"]
-mod interrupted;
-#[path = "isolation.rs"]
-mod isolation;
-#[path = "lost_waits.rs"]
-mod lost_waits;
-#[path = "nesting.rs"]
-mod nesting;
-#[path = "polls.rs"]
-mod polls;
-#[path = "self_deadlock.rs"]
-mod self_deadlock;
-#[path = "server_errors.rs"]
-mod server_errors;
-#[path = "session.rs"]
-mod session;
-#[path = "session_bodies.rs"]
-mod session_bodies;
-#[path = "shared.rs"]
-mod shared;
-#[path = "test_transactions.rs"]
-mod test_transactions;
-#[path = "waits.rs"]
-mod waits;
+#[path = "suite.rs"]
+mod suite;
 
 use super::BoxFuture;
-use crate::blocking_calls;
-use advisory_runtime::{Error, Request, advisory_lock};
+use crate::calls::book_blocking;
+use advisory_runtime::{Error, LockInfo, Request, advisory_lock};
 use advisory_tests::futures::spawn_blocking;
 use advisory_tests::{Database, blocking};
 use diesel::connection::{AnsiTransactionManager, SimpleConnection, TransactionManager};
@@ -104,7 +68,7 @@ pub(crate) async fn bookings(conn: &mut Conn, room: i64) -> QueryResult<i64> {
 }
 
 pub(crate) async fn book(conn: &mut Conn, room: i64, guest: &str) -> QueryResult<bool> {
-    blocking_calls::book(conn, room, guest)
+    book_blocking(conn, room, guest)
 }
 
 pub(crate) async fn setting(conn: &mut Conn, name: &str) -> String {
@@ -129,8 +93,15 @@ pub(crate) async fn acquire(
     advisory_runtime::blocking::session::acquire(conn, request)
 }
 
-pub(crate) async fn lock(conn: &mut Conn, request: impl Into<Request>) -> Result<(), Error> {
-    advisory_runtime::blocking::xact::lock(conn, request).map(drop)
+pub(crate) async fn lock(
+    conn: &mut Conn,
+    request: impl Into<Request>,
+) -> Result<LockInfo<Conn>, Error> {
+    advisory_runtime::blocking::xact::lock(conn, request)
+}
+
+pub(crate) async fn try_lock(conn: &mut Conn, request: impl Into<Request>) -> Result<bool, Error> {
+    advisory_runtime::blocking::xact::try_lock(conn, request)
 }
 
 pub(crate) async fn end<T, E: From<Error>>(

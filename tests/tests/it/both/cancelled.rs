@@ -1,7 +1,7 @@
 //! A cancel request at any statement of an acquisition or of a release: a connection that stays
 //! usable holds nothing.
 
-use super::{Conn, acquire, begin, connect, end, execute, pid_of, settings};
+use super::super::{Conn, acquire, begin, connect, end, execute, pid_of, settings};
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::Database;
 use advisory_tests::bookings::database;

@@ -1,7 +1,7 @@
 //! `Ok` means committed, and every other outcome is reported; the body's own error is returned
 //! unchanged.
 
-use super::{
+use super::super::{
     Conn, IS_BLOCKING, batch, begin, begin_transaction, book, commit_transaction, connect, end,
     end_diesel, establish, execute, get, in_transaction, insert, locked, pid_of, pool,
 };

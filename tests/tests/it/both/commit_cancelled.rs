@@ -1,7 +1,7 @@
 //! A commit that is cancelled: the server can answer with an error although it has committed the
 //! transaction.
 
-use super::{Conn, begin, end, establish, execute, pid_of, spawn};
+use super::super::{Conn, begin, end, establish, execute, pid_of, spawn};
 use advisory_runtime::Error;
 use advisory_tests::{OwnServer, assert_error, left_out, owns_server};
 use diesel::sql_query;

@@ -1,7 +1,7 @@
 //! The text of a user's own error does not affect how a call's end is reported: neither that of a
 //! deferred trigger at the commit, nor one that the body ignores.
 
-use super::{
+use super::super::{
     Conn, acquire, begin, book, connect, end, execute, in_transaction, insert, locked, run,
 };
 use advisory_runtime::{Error, Isolation, Request};

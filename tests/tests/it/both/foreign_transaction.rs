@@ -1,7 +1,7 @@
 //! A call on a connection with a transaction that Diesel does not know about is refused, and leaves
 //! no lock on the session.
 
-use super::{begin, connect, run};
+use super::super::{begin, connect, run};
 use advisory_runtime::{Isolation, Request, Wait};
 use advisory_tests::{Database, assert_error};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! `max_hold`: a late end is refused, and the wait does not count.
 
-use super::{acquire, begin, connect, end, insert, spawn};
+use super::super::{acquire, begin, connect, end, insert, spawn};
 use advisory_runtime::{Error, Isolation, Request};
 use advisory_tests::assert_error;
 use advisory_tests::bookings::{committed, database, key_of};

@@ -1,7 +1,7 @@
 //! What a call reports if cancel requests and other errors also hit the statements that find out
 //! what has happened, and if the clocks of this process and of the server differ.
 
-use super::{
+use super::super::{
     Conn, acquire, batch, begin, begin_transaction, book, commit_transaction, connect, end,
     establish, insert, run,
 };

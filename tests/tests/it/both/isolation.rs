@@ -1,6 +1,8 @@
 //! The stricter levels: the snapshot is younger than the lock.
 
-use super::{Conn, begin, bookings, connect, end, execute, functions, insert, run, setting, spawn};
+use super::super::{
+    Conn, begin, bookings, connect, end, execute, functions, insert, run, setting, spawn,
+};
 use advisory_runtime::{Error, Isolation, Request, Wait};
 use advisory_tests::assert_error;
 use advisory_tests::bookings::{LEVELS, committed, database, outcome};

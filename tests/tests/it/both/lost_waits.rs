@@ -1,7 +1,7 @@
 //! A session that ends before it has the lock is reported as a lost connection, not as a cancelled
 //! wait.
 
-use super::{
+use super::super::{
     Conn, LockGuard, acquire, begin, begin_test_transaction, connect, end, execute, in_transaction,
     lock, pid_of, spawn,
 };
@@ -60,7 +60,7 @@ async fn refused(conn: &mut Conn, way: Way, request: Request) -> Error {
         Way::Nested | Way::Middle => {
             let nested = in_transaction::<(), Error>(conn, async |conn| match way {
                 Way::Nested => begin(conn, request).await.map(drop),
-                _ => lock(conn, request).await,
+                _ => lock(conn, request).await.map(drop),
             });
             nested.await
         }
@@ -76,7 +76,7 @@ async fn until_it_waits(db: &Database, pid: i32, polls: bool) {
             "SELECT query FROM pg_stat_activity WHERE pid = {pid} AND strpos(query, 'pg_try_advisory') = 0"
         );
         let claim = "a session that polls";
-        return db.until_empty(LONG, claim, &not_yet).await;
+        return db.until_none(claim, &not_yet).await;
     }
     db.until_waiting(7).await;
 }

@@ -1,7 +1,7 @@
 //! Locked calls inside an open transaction: `Ok` keeps the lock to the end of the outer
 //! transaction, `Err` releases it with the savepoint.
 
-use super::{
+use super::super::{
     Conn, batch, begin, book, connect, end, execute, get, in_transaction, insert, locked, pid_of,
     pool, rollback_transaction,
 };

@@ -1,6 +1,6 @@
 //! Calls that poll instead of waiting at the server: they are not waiters, and their waits end.
 
-use super::{Conn, acquire, begin, connect, end, pid_of, run, spawn};
+use super::super::{Conn, acquire, begin, connect, end, pid_of, run, spawn};
 use advisory_runtime::{Error, Request, Wait};
 use advisory_tests::bookings::database;
 use advisory_tests::polls::{HOUR, SHORT, until_missed, ways};

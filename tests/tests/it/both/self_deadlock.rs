@@ -1,7 +1,7 @@
 //! A call that waits for a lock that its own task or thread holds: debug builds refuse it, unless
 //! the wait has a limit.
 
-use super::{Conn, begin, book, connect, locked, run};
+use super::super::{Conn, begin, book, connect, locked, run};
 use advisory_runtime::{Request, Wait};
 use advisory_tests::bookings::{committed, database, key_of};
 use advisory_tests::{assert_error, debug_checks_are_on};

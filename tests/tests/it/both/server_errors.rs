@@ -1,6 +1,6 @@
 //! What each of the server's errors becomes, by scope and by the point of the call where it comes.
 
-use super::{
+use super::super::{
     Conn, IS_BLOCKING, LockGuard, acquire, batch, begin, begin_transaction, connect, end,
     establish, execute, lock, pid_of, rollback_transaction,
 };
@@ -118,7 +118,7 @@ async fn hold(
             .await
             .map(Some),
         Session => acquire(conn, request).await.map(Some),
-        Middle => lock(conn, request).await.map(|()| None),
+        Middle => lock(conn, request).await.map(|_| None),
     }
 }
 
@@ -130,32 +130,10 @@ async fn call(conn: &mut Conn, scope: Scope, request: Request) -> Result<(), Err
     }
 }
 
-/// The rows of a table that are not as expected.
-#[derive(Default)]
-struct Wrong(Vec<String>);
-
-impl Wrong {
-    fn compare(&mut self, what: &str, found: &str, expected: &str) {
-        if found != expected {
-            self.0
-                .push(format!("{what}\n  found    {found}\n  expected {expected}"));
-        }
-    }
-}
-
-impl Drop for Wrong {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            assert!(self.0.is_empty(), "{}", self.0.join("\n"));
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn each_refusal_of_a_wait_is_said_as_it_is() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let mut wrong = Wrong::default();
     for scope in SCOPES {
         for (expected, refusal) in REFUSALS.iter().flat_map(|(expected, refusals)| {
             refusals.iter().map(move |refusal| (*expected, *refusal))
@@ -182,7 +160,7 @@ async fn each_refusal_of_a_wait_is_said_as_it_is() {
                 let error = call(conn, scope, Request::new(7).wait(wait))
                     .await
                     .unwrap_err();
-                wrong.compare(&what, &variant(&error), expected);
+                assert_eq!(variant(&error), expected, "{what}");
                 let source = error
                     .database()
                     .map(ToString::to_string)
@@ -223,7 +201,6 @@ async fn without_right(conn: &mut Conn, function: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_to_the_locks_function_is_said() {
-    let mut wrong = Wrong::default();
     for scope in SCOPES {
         let db = database().await;
         for (function, waits) in [
@@ -246,7 +223,7 @@ async fn a_missing_right_to_the_locks_function_is_said() {
                     let what = format!("{scope:?}, {request:?}");
                     let found = said(call(&mut conn, scope, request).await);
                     let expected = format!("Database: permission denied for function {function}");
-                    wrong.compare(&what, &found, &expected);
+                    assert_eq!(found, expected, "{what}");
                 }
             }
         }
@@ -256,7 +233,6 @@ async fn a_missing_right_to_the_locks_function_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_right_to_the_release_is_said_and_the_lock_is_released() {
     let db = database().await;
-    let mut wrong = Wrong::default();
     for keys in [vec![7], vec![7, 8]] {
         for request in with_max_hold(Request::all(keys)) {
             let what = format!("{request:?}");
@@ -265,7 +241,7 @@ async fn a_missing_right_to_the_release_is_said_and_the_lock_is_released() {
             without_right(held.conn(), "pg_advisory_unlock(bigint)").await;
             let found = said(end(held, Ok(())).await);
             let expected = "Database: permission denied for function pg_advisory_unlock";
-            wrong.compare(&what, &found, expected);
+            assert_eq!(found, expected, "{what}");
             assert!(execute(&mut conn, "SELECT 1").await.is_err());
             db.until_no_locks().await;
         }
@@ -278,7 +254,6 @@ async fn a_missing_right_to_the_release_is_said_and_the_lock_is_released() {
 async fn a_refusal_after_the_begin_of_a_try_is_said() {
     let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let mut wrong = Wrong::default();
     for (refusal, expected) in [
         (
             "42501|permission denied for function set_config",
@@ -296,7 +271,7 @@ async fn a_refusal_after_the_begin_of_a_try_is_said() {
         proxy.replace("BEGIN ISOLATION LEVEL READ COMMITTED", &fails);
         let request = Request::new(7).wait(Wait::Never).max_hold(LONG);
         let found = said(call(&mut conn, Xact, request).await);
-        wrong.compare(refusal, &found, expected);
+        assert_eq!(found, expected, "{refusal}");
         // The transaction is not left to a later statement.
         assert!(execute(&mut conn, "SELECT 1").await.is_err(), "{refusal}");
     }
@@ -306,7 +281,6 @@ async fn a_refusal_after_the_begin_of_a_try_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_transaction_begun_by_sql_is_foreign_and_its_connection_is_closed() {
     let db = database().await;
-    let mut wrong = Wrong::default();
     for scope in [Xact, Strict, Session] {
         for wait in [Wait::Session, Wait::For(LONG), Wait::Never] {
             for request in with_max_hold(Request::new(7).wait(wait)) {
@@ -315,9 +289,8 @@ async fn a_failed_transaction_begun_by_sql_is_foreign_and_its_connection_is_clos
                 batch(&mut conn, "SELECT no_such_column").await.unwrap_err();
                 let what = format!("{scope:?}, {request:?}");
                 let error = call(&mut conn, scope, request).await.unwrap_err();
-                wrong.compare(&what, &variant(&error), "ForeignTransaction");
-                let again = execute(&mut conn, "SELECT 1").await;
-                wrong.compare(&what, &format!("{}", again.is_err()), "true");
+                assert_eq!(variant(&error), "ForeignTransaction", "{what}");
+                assert!(execute(&mut conn, "SELECT 1").await.is_err(), "{what}");
             }
         }
     }
@@ -327,7 +300,6 @@ async fn a_failed_transaction_begun_by_sql_is_foreign_and_its_connection_is_clos
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_transaction_of_diesels_own_is_said() {
     let db = database().await;
-    let mut wrong = Wrong::default();
     for scope in [Nested, Middle] {
         for wait in [Wait::Session, Wait::For(LONG), Wait::Never] {
             for request in with_max_hold(Request::new(7).wait(wait)) {
@@ -338,7 +310,7 @@ async fn a_failed_transaction_of_diesels_own_is_said() {
                 let found = said(call(&mut conn, scope, request).await);
                 let expected = "InFailedTransaction: current transaction is aborted, \
                     commands ignored until end of transaction block";
-                wrong.compare(&what, &found, expected);
+                assert_eq!(found, expected, "{what}");
             }
         }
     }
@@ -348,7 +320,6 @@ async fn a_failed_transaction_of_diesels_own_is_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_may_reset_all_settings() {
     let db = database().await;
-    let mut wrong = Wrong::default();
     let mut rows = 0;
     for scope in [Xact, Strict, Nested, Session] {
         for request in [
@@ -367,18 +338,14 @@ async fn a_body_may_reset_all_settings() {
             let mut held = hold(&mut conn, scope, request).await.unwrap().unwrap();
             let body = "RESET ALL; INSERT INTO booking VALUES (7, 'Ada')";
             batch(held.conn(), body).await.unwrap();
-            wrong.compare(&what, &said(end(held, Ok(())).await), "Ok");
+            assert_eq!(said(end(held, Ok(())).await), "Ok", "{what}");
             if scope.is_inside() {
-                drop(super::commit_transaction(&mut conn).await);
+                drop(super::super::commit_transaction(&mut conn).await);
             }
             rows += 1;
         }
     }
-    wrong.compare(
-        "rows",
-        &committed(&db, 7).await.to_string(),
-        &rows.to_string(),
-    );
+    assert_eq!(committed(&db, 7).await, rows);
     db.until_quiet().await;
 }
 
@@ -386,7 +353,6 @@ async fn a_body_may_reset_all_settings() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reason_of_a_session_that_the_server_has_ended_is_said() {
     let db = database().await;
-    let mut wrong = Wrong::default();
     for scope in [Xact, Strict, Nested, Session] {
         for (setting, reason) in [
             ("", "terminating connection due to administrator command"),
@@ -420,8 +386,7 @@ async fn the_reason_of_a_session_that_the_server_has_ended_is_said() {
                     .unwrap();
             }
             let running = format!("SELECT pid FROM pg_stat_activity WHERE pid = {pid}");
-            db.until_empty(LONG, "the session has ended", &running)
-                .await;
+            db.until_none("the session has ended", &running).await;
             let found = said(end(held, Ok(())).await);
             let variant = match scope {
                 Session => "LockLost",
@@ -437,7 +402,7 @@ async fn the_reason_of_a_session_that_the_server_has_ended_is_said() {
             };
             let what = format!("{scope:?}, {setting}");
             let first_line = found.lines().next().unwrap_or_default();
-            wrong.compare(&what, first_line, &format!("{variant}: {reason}"));
+            assert_eq!(first_line, format!("{variant}: {reason}"), "{what}");
         }
     }
 }

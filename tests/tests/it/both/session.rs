@@ -1,7 +1,7 @@
 //! Session-level locks: the body's writes stay, a lost lock is reported, and an open transaction is
 //! refused.
 
-use super::{
+use super::super::{
     Conn, acquire, batch, begin, connect, end, in_transaction, insert, locked_in_session, pid_of,
     run,
 };

@@ -1,7 +1,7 @@
 //! The body of a session-level lock runs without a transaction: it may run several, and one that it
 //! leaves open is rolled back.
 
-use super::{
+use super::super::{
     Conn, acquire, batch, begin, begin_transaction, connect, end, execute, in_transaction, insert,
     spawn,
 };

@@ -1,6 +1,6 @@
 //! Shared mode, in either scope: readers together, a writer alone, and the queue is not overtaken.
 
-use super::{Conn, LockGuard, acquire, begin, connect, end, spawn};
+use super::super::{Conn, LockGuard, acquire, begin, connect, end, spawn};
 use advisory_runtime::{Error, Request, Wait};
 use advisory_tests::bookings::database;
 use advisory_tests::{assert_error, assert_matches};

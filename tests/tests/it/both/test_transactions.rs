@@ -3,7 +3,7 @@
 //! The transaction of `begin_test_transaction` is not counted. `test_transaction` opens an ordinary
 //! one, which looks like any other from inside.
 
-use super::{
+use super::super::{
     Conn, LockGuard, acquire, begin, begin_test_transaction, bookings, connect, end, execute,
     functions, in_transaction, insert, rollback_transaction, run, setting, test_transaction,
 };

@@ -1,6 +1,6 @@
 //! The bounds of a wait, and what a call leaves unchanged.
 
-use super::{acquire, begin, connect, end, run, setting, spawn};
+use super::super::{acquire, begin, connect, end, run, setting, spawn};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait};
 use advisory_tests::bookings::database;
 use advisory_tests::dropped_call::WAITS;

@@ -1,5 +1,6 @@
 //! A coordinator and two workers, and observers of their state.
 
+use advisory_runtime::Error;
 use advisory_tests::{Database, left_out};
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel::{QueryResult, QueryableByName};
@@ -173,6 +174,18 @@ pub(super) async fn number(conn: &mut AsyncPgConnection, sql: &str) -> i64 {
 
 pub(super) async fn execute(conn: &mut AsyncPgConnection, sql: &str) -> QueryResult<usize> {
     diesel::sql_query(sql).execute(conn).await
+}
+
+/// One of two calls that wait for each other ends with 40P01, and the other goes on.
+pub(super) fn assert_deadlock(lock_then_row: Result<(), Error>, row_then_lock: Result<(), Error>) {
+    match (lock_then_row, row_then_lock) {
+        // A statement of the body has its own error.
+        (Err(Error::Database(error)), Ok(())) => {
+            assert!(error.to_string().contains("deadlock"), "{error}");
+        }
+        (Ok(()), Err(Error::Deadlock { .. })) => {}
+        both => panic!("{both:?}"),
+    }
 }
 
 /// Passes time, as the work of a call does, or what disturbs it.

@@ -1,7 +1,9 @@
 //! Locks at the node that has the rows: whom they exclude, and what moves, lost messages and ends
 //! do to them.
 
-use super::cluster::{Cluster, INTERNAL, Node, cluster, execute, number, pause, row};
+use super::cluster::{
+    Cluster, INTERNAL, Node, assert_deadlock, cluster, execute, number, pause, row,
+};
 use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::assert_error;
 use diesel::result::Error as DieselError;
@@ -20,6 +22,9 @@ diesel::table! {
     }
 }
 
+/// The sessions of a node that wait for a lock.
+const WAITS: &str = "SELECT count(*) AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted";
+
 /// The key of a tenant who has no row.
 const NOBODY: i64 = 1_000_003;
 
@@ -29,6 +34,12 @@ async fn set_up(cluster: &Cluster) -> i64 {
 }
 
 impl Cluster {
+    /// The balance of tenant 1.
+    async fn balance(&self) -> i64 {
+        let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
+        self.coordinator.number(balance).await
+    }
+
     /// The ports of the node that has a tenant's rows, and of the worker that has not.
     async fn ports(&self, id: i64) -> [i64; 2] {
         let port = format!(
@@ -114,11 +125,17 @@ async fn fail(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
     Err(Error::Database(DieselError::RollbackTransaction))
 }
 
-/// 60 calls, 20 through each node, 2 of them at a time; the errors by their texts.
-async fn sixty<F>(
-    cluster: &Cluster,
-    call: fn(Pool<AsyncPgConnection>) -> F,
-) -> BTreeMap<String, u32>
+type Errors = BTreeMap<String, u32>;
+
+/// Whether another task finds the lock free: this one may hold it.
+async fn is_free_for_another(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<bool, Error> {
+    let pool = pool.clone();
+    let free = tokio::spawn(async move { is_free(&pool, id).await });
+    free.await.unwrap()
+}
+
+/// 60 calls, 20 through each node, 2 of them at a time. Counts the errors by their texts.
+async fn sixty<F>(cluster: &Cluster, call: fn(Pool<AsyncPgConnection>) -> F, errors: &mut Errors)
 where
     F: Future<Output = Result<(), Error>> + Send + 'static,
 {
@@ -138,29 +155,37 @@ where
             }));
         }
     }
-    let mut errors = BTreeMap::new();
     for task in tasks {
         for error in task.await.unwrap() {
             *errors.entry(format!("{error:?}")).or_insert(0) += 1;
         }
     }
-    errors
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_all_nodes_exclude_each_other() {
     let Some(cluster) = cluster() else { return };
     set_up(&cluster).await;
-    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
-    let errors = sixty(&cluster, |pool| async move { add(&pool, 1).await }).await;
+    let mut errors = Errors::new();
+    sixty(
+        &cluster,
+        |pool| async move { add(&pool, 1).await },
+        &mut errors,
+    )
+    .await;
     assert!(errors.is_empty(), "{errors:?}");
-    assert_eq!(cluster.coordinator.number(balance).await, 60);
+    assert_eq!(cluster.balance().await, 60);
     cluster
         .run("UPDATE citus_balance SET balance = 0 WHERE id = 1")
         .await;
-    let errors = sixty(&cluster, |pool| async move { add_here(&pool, 1).await }).await;
+    sixty(
+        &cluster,
+        |pool| async move { add_here(&pool, 1).await },
+        &mut errors,
+    )
+    .await;
     assert!(errors.is_empty(), "{errors:?}");
-    let kept = cluster.coordinator.number(balance).await;
+    let kept = cluster.balance().await;
     assert!(kept < 60, "{kept}");
     row(
         "60 calls with `at` that read and write one tenant's row, 20 through each of three nodes",
@@ -188,9 +213,7 @@ async fn a_tenant_without_rows_has_a_lock_and_each_wait_ends() {
                 assert!(!free.unwrap());
                 assert_error!(waited, TimedOut);
                 // Another tenant's is free.
-                let pool = pools[other].clone();
-                let other = tokio::spawn(async move { is_free(&pool, 1).await });
-                assert!(other.await.unwrap().unwrap());
+                assert!(is_free_for_another(&pools[other], 1).await.unwrap());
             }
         })
         .await
@@ -226,13 +249,12 @@ async fn a_dropped_wait_leaves_nobody_at_the_node() {
     let [port, _] = cluster.ports(1).await;
     let node = cluster.at(port);
     let pools = cluster.nodes().map(|node| node.pool(2));
-    let waits = "SELECT count(*) AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted";
     let is_quiet = "SELECT (count(*) = 0)::int::int8 AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted";
     for waiter in &pools {
         hold(&pools[0], 1, async {
             let waiter = waiter.clone();
             let waiting = tokio::spawn(async move { add(&waiter, 1).await });
-            node.until("a wait", waits).await;
+            node.until("a wait", WAITS).await;
             waiting.abort();
             node.until("no wait", is_quiet).await;
         })
@@ -255,9 +277,7 @@ async fn a_savepoint_that_is_rolled_back_releases_the_lock() {
         let pool = cluster.workers[0].pool(2);
         let outer = conn.transaction(async |conn| {
             assert!(fail(conn, 1).await.is_err());
-            let other = pool.clone();
-            let free = tokio::spawn(async move { is_free(&other, 1).await });
-            assert!(free.await.unwrap().unwrap());
+            assert!(is_free_for_another(&pool, 1).await.unwrap());
             execute(conn, "UPDATE citus_balance SET balance = 7 WHERE id = 1").await
         });
         outer.await.unwrap();
@@ -300,14 +320,7 @@ async fn a_deadlock_with_a_row_is_found_through_two_nodes() {
             lock(conn, 1).await
         })
     );
-    match (one, other) {
-        // A statement of the body has its own error.
-        (Err(Error::Database(error)), Ok(())) => {
-            assert!(error.to_string().contains("deadlock"), "{error}");
-        }
-        (Ok(()), Err(Error::Deadlock { .. })) => {}
-        both => panic!("{both:?}"),
-    }
+    assert_deadlock(one, other);
     row(
         "a lock with `at` and a row of its tenant, in two orders, through two workers",
         "one call ends with 40P01, the other goes on",
@@ -352,8 +365,7 @@ async fn a_prepared_transaction_keeps_the_lock() {
         let pool = others[1].clone();
         async move { balance(&pool, second).await }
     });
-    let waits = "SELECT count(*) AS number FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted";
-    node.until("a wait", waits).await;
+    node.until("a wait", WAITS).await;
     cluster.run("SELECT recover_prepared_transactions()").await;
     assert_eq!(next.await.unwrap().unwrap(), 1);
     row(
@@ -443,14 +455,16 @@ async fn calls_stay_exact_while_their_shard_moves() {
     let (mut calls, mut errors) = (0, BTreeMap::new());
     for _ in 0..5 {
         calls += 60;
-        for (error, times) in sixty(&cluster, |pool| async move { add(&pool, 1).await }).await {
-            *errors.entry(error).or_insert(0) += times;
-        }
+        sixty(
+            &cluster,
+            |pool| async move { add(&pool, 1).await },
+            &mut errors,
+        )
+        .await;
     }
     is_over.store(true, Ordering::Relaxed);
     let (moves, refusals) = moving.await.unwrap();
-    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
-    let kept = cluster.coordinator.number(balance).await;
+    let kept = cluster.balance().await;
     let failed: u32 = errors.values().sum();
     assert_eq!(kept, i64::from(calls - failed), "{errors:#?}");
     assert!(moves > 1, "{refusals:#?}");
@@ -493,13 +507,15 @@ async fn a_split_waits_for_the_holder_and_calls_stay_exact() {
     let (mut calls, mut errors) = (0, BTreeMap::new());
     while !splitter.is_finished() {
         calls += 60;
-        for (error, times) in sixty(&cluster, |pool| async move { add(&pool, 1).await }).await {
-            *errors.entry(error).or_insert(0) += times;
-        }
+        sixty(
+            &cluster,
+            |pool| async move { add(&pool, 1).await },
+            &mut errors,
+        )
+        .await;
     }
     let (splits, refusals) = splitter.await.unwrap();
-    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
-    let kept = cluster.coordinator.number(balance).await;
+    let kept = cluster.balance().await;
     let failed: u32 = errors.values().sum();
     assert_eq!(kept, i64::from(calls - failed), "{errors:#?}");
     assert!(splits > 0, "{refusals:#?}");
@@ -546,8 +562,7 @@ async fn a_holder_whose_session_or_node_ends_commits_nothing_and_frees_the_lock(
         });
         assert!(held.await.is_err(), "{ends}");
         until_free(&cluster, 1).await;
-        let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
-        assert_eq!(cluster.coordinator.number(balance).await, 0, "{ends}");
+        assert_eq!(cluster.balance().await, 0, "{ends}");
     }
     row(
         "a holder with `at` that has written, whose session ends, or that of the node of the rows, or that node",
@@ -578,18 +593,21 @@ async fn a_reference_table_excludes_too_and_its_other_keys_as_well() {
              SELECT create_reference_table('citus_balance'); INSERT INTO citus_balance VALUES (1, 0)",
         )
         .await;
-    let errors = sixty(&cluster, |pool| async move { add(&pool, 1).await }).await;
+    let mut errors = Errors::new();
+    sixty(
+        &cluster,
+        |pool| async move { add(&pool, 1).await },
+        &mut errors,
+    )
+    .await;
     assert!(errors.is_empty(), "{errors:?}");
-    let balance = "SELECT balance AS number FROM citus_balance WHERE id = 1";
-    assert_eq!(cluster.coordinator.number(balance).await, 60);
+    assert_eq!(cluster.balance().await, 60);
     let pools = cluster.nodes().map(|node| node.pool(2));
     let mut seen = Vec::new();
     hold(&pools[0], 1, async {
         for (pool, id) in [(&pools[1], 1), (&pools[2], 1), (&pools[1], 2)] {
-            let pool = pool.clone();
             let begun = Instant::now();
-            let tried = tokio::spawn(async move { is_free(&pool, id).await });
-            let tried = tried.await.unwrap();
+            let tried = is_free_for_another(pool, id).await;
             seen.push(format!("{id}: {tried:?} in {:.1?}", begun.elapsed()));
         }
     })

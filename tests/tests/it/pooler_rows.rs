@@ -1,18 +1,20 @@
-//! Leases behind a pooler in transaction mode that tracks prepared statements, while each message
-//! goes to another backend.
+//! Leases and claims behind a pooler in transaction mode that tracks prepared statements, which
+//! Diesel's own queries need, while each message goes to another backend.
 
+use crate::sync_job::{self, SyncJob, next, state_of};
+use advisory_runtime::claim::{self, End, State};
 use advisory_runtime::lease::{self, Error, Leases, Request, Table};
 use advisory_runtime::{Pool as _, Wait, xact};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{Pool, database, expire, key, once, until_over, until_renewed};
-use advisory_tests::{Bouncer, Database, assert_matches, left_out};
+use advisory_tests::poolers::tracking_bouncer;
+use advisory_tests::{Bouncer, Database, assert_matches};
 use diesel::prelude::*;
 use diesel_async::{AsyncConnection, RunQueryDsl};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-const WHAT: &str = "leases behind a pooler";
 const TTL: Duration = Duration::from_secs(60);
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n\
                         max_prepared_statements = 50";
@@ -29,9 +31,8 @@ fn pool(bouncer: &Bouncer, db: &Database) -> Pool {
 async fn leases_work_behind_a_pooler() {
     let db = database().await;
     db.run("CREATE TABLE counter AS SELECT 0::int8 AS n").await;
-    let bouncer = match Bouncer::start_tracking(&db, SETTINGS).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out(WHAT, why),
+    let Some(bouncer) = tracking_bouncer(&db, SETTINGS).await else {
+        return;
     };
     let pool = pool(&bouncer, &db);
     let leases = Leases::new(pool.clone());
@@ -88,9 +89,8 @@ async fn leases_work_behind_a_pooler() {
 async fn leaders_and_transaction_locks_work_behind_a_pooler() {
     let db = database().await;
     db.run("CREATE TABLE counter AS SELECT 0::int8 AS n").await;
-    let bouncer = match Bouncer::start_tracking(&db, SETTINGS).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out(WHAT, why),
+    let Some(bouncer) = tracking_bouncer(&db, SETTINGS).await else {
+        return;
     };
     let pool = pool(&bouncer, &db);
     let candidates = (0..3).map(|_| {
@@ -137,9 +137,8 @@ async fn leaders_and_transaction_locks_work_behind_a_pooler() {
 async fn a_pooler_without_statement_tracking_is_an_error() {
     let db = database().await;
     let settings = SETTINGS.replace("statements = 50", "statements = 0");
-    let bouncer = match Bouncer::start_tracking(&db, &settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out(WHAT, why),
+    let Some(bouncer) = tracking_bouncer(&db, &settings).await else {
+        return;
     };
     let leases = Leases::new(pool(&bouncer, &db));
     let mut refusals = Vec::new();
@@ -159,4 +158,41 @@ async fn a_pooler_without_statement_tracking_is_an_error() {
             "{error:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn claims_work_behind_a_pooler_that_tracks_statements() {
+    let db = sync_job::database(20).await;
+    let Some(bouncer) = tracking_bouncer(&db, SETTINGS).await else {
+        return;
+    };
+    let pool = pool(&bouncer, &db);
+    let workers = (0..4).map(|_| {
+        let pool = pool.clone();
+        spawn(async move {
+            let mut done = 0;
+            loop {
+                let job = claim::next::<SyncJob>("worker")
+                    .first(&mut pool.connection().await?)
+                    .await?;
+                let Some(job) = job else {
+                    return Ok::<_, claim::Error>(done);
+                };
+                let renewed = claim::renew(&mut pool.connection().await?, &job).await;
+                renewed?;
+                claim::run(&pool, &job, End::Fail, async { Ok::<_, claim::Error>(()) }).await?;
+                done += 1;
+            }
+        })
+    });
+    let mut done = 0;
+    for worker in workers.collect::<Vec<_>>() {
+        done += worker.await.unwrap().unwrap();
+    }
+    assert_eq!(done, 20);
+    db.run("INSERT INTO sync_jobs SELECT 21, 1, now()").await;
+    let mut conn = pool.connection().await.unwrap();
+    let job = next(&mut conn).await;
+    claim::fail(&mut conn, &job, "no").await.unwrap();
+    assert_eq!(state_of(&mut conn, 21).await, State::Failed);
 }
