@@ -3,9 +3,9 @@
 use crate::mails::{Mail, OPEN, mails, mails_that, until_empty, work};
 use advisory_runtime::claim::{Claimed, Error, Worker};
 use advisory_tests::{Database, Proxy};
-use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::bb8::Pool;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -59,6 +59,36 @@ async fn a_worker_returns_although_the_server_does_not_answer() {
         since.elapsed()
     );
     proxy.resume_forwarding();
+}
+
+/// A stop waits five seconds for the answer to a claim; the third claim without one has 20 s.
+#[tokio::test]
+async fn a_worker_returns_although_a_claim_has_no_answer() {
+    let db = mails(1).await;
+    let pool = db.bb8(3).await;
+    let mut other = db.connect().await;
+    let lock = "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE";
+    other.batch_execute(lock).await.unwrap();
+    let stopped = Notify::new();
+    let worker = Worker::new(&pool, "w").until(stopped.notified());
+    let ran = worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
+    let stop = async {
+        let mut seen = vec![0];
+        for _ in 0..3 {
+            let waiting = format!(
+                "SELECT pid FROM pg_catalog.pg_locks WHERE NOT granted \
+                 AND relation = 'mail'::regclass AND NOT pid = ANY (ARRAY{seen:?})"
+            );
+            db.until_some("the next claim waits", &waiting).await;
+            seen.push(db.count(&waiting).await);
+        }
+        stopped.notify_one();
+        Instant::now()
+    };
+    let (ran, since) = tokio::join!(ran, stop);
+    ran.unwrap();
+    let took = since.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}");
 }
 
 /// A body that is done at once. Of one of the mails it panics when it is dropped.

@@ -25,6 +25,8 @@ const BACKOFF: Backoff = Backoff::between(Duration::from_millis(100), Duration::
 /// The shortest and the longest timeout of a connection and of a claim, which waits for no row. It
 /// doubles after each claim without an answer.
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
+/// The longest time that a stopped worker waits for the answer to a claim.
+const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The longest time that a row waits for a slot.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -41,16 +43,16 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
         let Some(limit) = unless(stop.as_mut(), until_wanted(settings, shared)).await else {
             return Ok(());
         };
-        // A stop cancels the wait for a connection. A claim that is sent gets some seconds more.
+        // A stop cancels the wait for a connection.
         let Some(claim_fn) = unless(stop.as_mut(), feed.check_out()).await else {
             return Ok(());
         };
         let request = feed.prepare(limit);
-        let answer = feed.send(claim_fn, &request).await;
+        let (answer, is_stopped) = feed.send(claim_fn, &request, &mut stop).await;
         let next = feed.record(request, answer);
         // Rows that arrive after the stop are released.
-        let is_stopped = poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready()));
-        let is_stopped = is_stopped.await;
+        let is_stopped = is_stopped
+            || poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await;
         match next {
             Ok(_) if is_stopped => return Ok(()),
             Ok(next) => {
@@ -150,16 +152,27 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         }
     }
 
+    /// Sends a claim, and returns its answer and whether the worker was stopped meanwhile. After a
+    /// stop it waits for [`LAST_ANSWER`] at most.
     async fn send(
         &self,
         claim_fn: Result<ClaimFn<'f, T>, Error>,
         request: &ClaimRequest,
-    ) -> Result<ClaimAnswer<T>, Error> {
-        let claim = timeout(self.timeout, claim_fn?(request.args.clone()));
-        match self.shared.unless_stopped(claim).await {
-            Some(Ok(answer)) => answer,
-            _ => Err(Error::Pool(PoolError::new("the server did not answer"))),
-        }
+        stop: &mut Stop<'_>,
+    ) -> (Result<ClaimAnswer<T>, Error>, bool) {
+        let claim_fn = match claim_fn {
+            Ok(claim_fn) => claim_fn,
+            Err(error) => return (Err(error), false),
+        };
+        let mut claim = pin!(timeout(self.timeout, claim_fn(request.args.clone())));
+        let answered = unless(stop.as_mut(), claim.as_mut()).await;
+        let is_stopped = answered.is_none();
+        let answer = match answered {
+            Some(answer) => answer,
+            None => timeout(LAST_ANSWER, claim).await.flatten(),
+        };
+        let late = |_| Err(Error::Pool(PoolError::new("the server did not answer")));
+        (answer.unwrap_or_else(late), is_stopped)
     }
 
     /// Adds the claimed rows to those that wait for a slot, and decides when and how the next claim

@@ -7,13 +7,11 @@ use crate::claim::mutex::locked;
 use crate::claim::optional_column::MaybePer;
 use crate::claim::rows::ReleaseOnDrop;
 use crate::claim::table::Claim;
-use crate::rows::unless;
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::{Duration, Instant, sleep_until, timeout};
+use tokio::time::{Duration, Instant, timeout};
 
 /// The time that a stopping worker waits for its rows to end.
 const LAST_END: Duration = Duration::from_secs(5);
@@ -69,15 +67,6 @@ impl<T: Claim> Shared<T> {
             }
         };
         drop(timeout(LAST_END, ended).await);
-    }
-
-    /// Returns the future's output, or `None` once the worker has been stopping for [`LAST_END`].
-    pub(super) async fn unless_stopped<F: Future>(&self, future: F) -> Option<F::Output> {
-        let stopped = pin!(async {
-            drop(self.stopping.acquire().await);
-            sleep_until(Instant::now() + LAST_END).await;
-        });
-        unless(stopped, future).await
     }
 
     pub(super) fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting<T>>> {
