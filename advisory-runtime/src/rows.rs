@@ -28,7 +28,7 @@ pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use hold::{Hold, Inside, Phase};
 #[cfg(feature = "diesel-async")]
 pub(crate) use keeper::Task;
-pub(crate) use keeper::{HeldRow, Keeper, Kept, Name, Rows, number_of_pool};
+pub(crate) use keeper::{HeldRow, Keeper, Name, Renewal, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
 pub(crate) use reach::{Answering, AnyStep, Reach, Step, Times, may_stick};

@@ -11,7 +11,7 @@ use super::table::Claim;
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    Answering, AnyStep, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Kept, Name, Reach,
+    Answering, AnyStep, End, Ended, Event, Failure, HeldRow, Hold, Keeper, Name, Reach, Renewal,
     Renewed, RowError, RowEvent, Rows, Settled, Step, Stop, Times, failure_of, number_of_pool,
     tell,
 };
@@ -58,7 +58,7 @@ impl ClaimReach for crate::rows::Pooled {
 pub(crate) type AnyRows = Box<dyn Rows<AnyClaim>>;
 
 /// A claim that is renewed.
-pub(crate) type KeptJob = Kept<AnyClaim>;
+pub(crate) type JobRenewal = Renewal<AnyClaim>;
 
 /// Has the keeper renew claims, on connections of the pool with this number.
 pub(crate) fn keep_all<T: Claim, P: Clone + 'static, R: ClaimReach>(
@@ -66,7 +66,7 @@ pub(crate) fn keep_all<T: Claim, P: Clone + 'static, R: ClaimReach>(
     number: usize,
     reach: fn(P) -> R,
     jobs: &[Claimed<T>],
-) -> Result<Vec<KeptJob>, PoolError> {
+) -> Result<Vec<JobRenewal>, PoolError> {
     let name = Name::new::<(T, P, R)>(number, None);
     let rows = || reach(pool.clone()).rows(Box::new(StepsOf::<T>(PhantomData)));
     keep_any(name, &rows, jobs.iter().map(Claimed::any).collect())
@@ -77,7 +77,7 @@ fn keep_any(
     name: Name,
     rows: &dyn Fn() -> AnyRows,
     jobs: Vec<AnyClaim>,
-) -> Result<Vec<KeptJob>, PoolError> {
+) -> Result<Vec<JobRenewal>, PoolError> {
     Keeper::of_process().keep_all(name, rows, jobs, true)
 }
 
@@ -87,13 +87,15 @@ pub(crate) fn keep<T: Claim, P: Clone + 'static, R: ClaimReach>(
     identity: Option<usize>,
     reach: fn(P) -> R,
     job: &Claimed<T>,
-) -> Result<KeptJob, PoolError> {
+) -> Result<JobRenewal, PoolError> {
     if let Some(observer) = observers(job.name(), None) {
         job.set_observer(&observer);
     }
     let number = identity.unwrap_or_else(number_of_pool);
-    let mut kept = keep_all(pool, number, reach, std::slice::from_ref(job))?;
-    kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
+    let mut renewals = keep_all(pool, number, reach, std::slice::from_ref(job))?;
+    renewals
+        .pop()
+        .ok_or_else(|| PoolError::new("no row is kept"))
 }
 
 /// Runs the body until the claim is lost.
@@ -110,25 +112,25 @@ pub(super) async fn watch<T: Claim, R>(
 
 /// Releases the job in the background when dropped, unless the thread is panicking. `A` is dropped
 /// once the job is released.
-pub(super) struct ReleaseOnDrop<A: Send + 'static>(Option<(KeptJob, A)>);
+pub(super) struct ReleaseOnDrop<A: Send + 'static>(Option<(JobRenewal, A)>);
 
 impl<A: Send + 'static> ReleaseOnDrop<A> {
-    pub(super) const fn new(kept: KeptJob, alive: A) -> Self {
-        Self(Some((kept, alive)))
+    pub(super) const fn new(renewal: JobRenewal, alive: A) -> Self {
+        Self(Some((renewal, alive)))
     }
 
     /// Leaves it to the caller to end the claim.
-    pub(super) const fn take(&mut self) -> Option<(KeptJob, A)> {
+    pub(super) const fn take(&mut self) -> Option<(JobRenewal, A)> {
         self.0.take()
     }
 }
 
 impl<A: Send + 'static> Drop for ReleaseOnDrop<A> {
     fn drop(&mut self) {
-        if let Some((kept, alive)) = self.0.take()
+        if let Some((renewal, alive)) = self.0.take()
             && !std::thread::panicking()
         {
-            kept.end_later(ClaimEnd::new(End::Release), alive);
+            renewal.end_later(ClaimEnd::new(End::Release), alive);
         }
     }
 }
@@ -146,14 +148,18 @@ pub(crate) fn ended<T: Claim>(job: &Claimed<T>, ended: Result<Ended, Error>) -> 
 /// Ends a claim after its body has returned `result`. An error of the body takes precedence over
 /// one of the end.
 pub(crate) async fn end_as_returned<T: Claim, V, E: From<Error> + Display>(
-    kept: KeptJob,
+    renewal: JobRenewal,
     job: &Claimed<T>,
     on_err: End,
     result: Result<V, E>,
 ) -> Result<V, E> {
     match &result {
-        Ok(_) => ended(job, kept.end(ClaimEnd::new(End::Complete)).await)?,
-        Err(error) => drop(kept.end(ClaimEnd::failed(on_err, &error.to_string())).await),
+        Ok(_) => ended(job, renewal.end(ClaimEnd::new(End::Complete)).await)?,
+        Err(error) => drop(
+            renewal
+                .end(ClaimEnd::failed(on_err, &error.to_string()))
+                .await,
+        ),
     }
     result
 }

@@ -79,13 +79,13 @@ where
     P: Pool + Clone + Send + 'static,
     E: From<Error> + Display,
 {
-    let kept = keep(pool, pool.identity(), Pooled::new, job);
-    let mut kept = ReleaseOnDrop::new(kept.map_err(Error::Pool)?, ());
+    let renewal = keep(pool, pool.identity(), Pooled::new, job);
+    let mut renewal = ReleaseOnDrop::new(renewal.map_err(Error::Pool)?, ());
     let result = watch(job, body).await;
-    let Some((kept, ())) = kept.take() else {
+    let Some((renewal, ())) = renewal.take() else {
         return Err(job.gone().into());
     };
-    end_as_returned(kept, job, on_err, result?).await
+    end_as_returned(renewal, job, on_err, result?).await
 }
 
 /// Runs a body under a claim like [`run`], but leaves it to the body or the caller to finish the

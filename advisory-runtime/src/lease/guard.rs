@@ -1,6 +1,6 @@
 //! Runs a body under a lease that is renewed in the background, and ends the lease.
 
-use super::rows::{Alive, KeptLease, LeaseEnd};
+use super::rows::{Alive, LeaseEnd, LeaseRenewal};
 use super::{Error, Lease, body_leases};
 use crate::debug::LockSet;
 use crate::error::{Fallible, never};
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 #[must_use = "dropping it releases the lease"]
 pub struct LeaseGuard {
     pub(super) lease: Lease,
-    pub(super) kept: Option<KeptLease>,
+    pub(super) renewal: Option<LeaseRenewal>,
     pub(super) max_hold: Option<Duration>,
     pub(super) since: Instant,
     pub(super) telemetry: Option<Telemetry>,
@@ -213,21 +213,21 @@ impl LeaseGuard {
 
     /// Has the keeper release the lease, unless it was finished, and then drop `alive`.
     pub(crate) fn release_later(&mut self, alive: Alive) {
-        if let Some(kept) = self.kept.take() {
-            kept.end_later(LeaseEnd::RELEASE, alive);
+        if let Some(renewal) = self.renewal.take() {
+            renewal.end_later(LeaseEnd::RELEASE, alive);
         }
     }
 
     /// Returns `true` if the lease was still held.
     async fn end(&mut self, keep: Option<Duration>) -> Result<bool, Error> {
-        let Some(kept) = self.kept.take() else {
+        let Some(renewal) = self.renewal.take() else {
             return Ok(false);
         };
         let end = LeaseEnd {
             keep,
             ..LeaseEnd::RELEASE
         };
-        match kept.end(end).await? {
+        match renewal.end(end).await? {
             Ended::Done => Ok(true),
             Ended::Lost => Ok(false),
             // A release that was carried out finds the row again.

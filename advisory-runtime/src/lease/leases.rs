@@ -181,10 +181,10 @@ impl<S: Store> Leases<S> {
         let Ok(granted) = granted.await else {
             return Err(no_runtime("the runtime is shutting down"));
         };
-        let (lease, kept) = granted?;
+        let (lease, renewal) = granted?;
         Ok(LeaseGuard {
             lease,
-            kept: Some(kept),
+            renewal: Some(renewal),
             max_hold,
             since: Instant::now(),
             telemetry: None,

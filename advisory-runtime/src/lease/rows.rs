@@ -8,8 +8,8 @@ use super::statement::{Statement, Value, outside_transaction};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
-    Answering, End, Event, Failure, HeldRow, Hold, Kept, Phase, Reach, Renewed, RowError, RowEvent,
-    Rows, Settled, Step, Times, UNANSWERED, failure_of, tell,
+    Answering, End, Event, Failure, HeldRow, Hold, Phase, Reach, Renewal, Renewed, RowError,
+    RowEvent, Rows, Settled, Step, Times, UNANSWERED, failure_of, tell,
 };
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use std::convert::Infallible;
@@ -248,4 +248,4 @@ impl RowError for Error {
 pub(super) type Alive = Option<oneshot::Sender<Infallible>>;
 
 /// A lease that the keeper renews.
-pub(super) type KeptLease = Kept<Arc<Granted>>;
+pub(super) type LeaseRenewal = Renewal<Arc<Granted>>;

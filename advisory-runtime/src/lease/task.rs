@@ -2,7 +2,7 @@
 //! released like any other.
 
 use super::grant::Granted;
-use super::rows::{Alive, KeptLease, LeaseEnd};
+use super::rows::{Alive, LeaseEnd, LeaseRenewal};
 use super::store::{Acquisition, Store};
 use super::tries::Tries;
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
@@ -17,7 +17,7 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 /// A granted lease, and the value that keeps it.
-pub(super) type Acquired = (Lease, KeptLease);
+pub(super) type Acquired = (Lease, LeaseRenewal);
 
 pub(super) async fn run<S: Store>(
     leases: Leases<S>,
@@ -40,10 +40,10 @@ pub(super) async fn run<S: Store>(
     match acquired {
         Some(Ok(lease)) => {
             leases.notify(Event::Acquired(&lease));
-            let kept = leases.keep(&lease, &unanswered.acquisition.request, true);
-            let acquired = kept.map(|kept| (lease, kept)).map_err(Error::Pool);
-            if let Err(Ok((_, kept))) = ready.send(acquired) {
-                kept.end_later(LeaseEnd::RELEASE, unanswered.alive.take());
+            let renewal = leases.keep(&lease, &unanswered.acquisition.request, true);
+            let acquired = renewal.map(|renewal| (lease, renewal)).map_err(Error::Pool);
+            if let Err(Ok((_, renewal))) = ready.send(acquired) {
+                renewal.end_later(LeaseEnd::RELEASE, unanswered.alive.take());
             }
         }
         refused => {
@@ -87,12 +87,12 @@ impl<S: Store> Drop for Unanswered<S> {
         let (grant_id, token) = (self.acquisition.grant_id, FencingToken(0));
         let table = &self.leases.table;
         let lease = Lease::new(table, request, grant_id, token, until);
-        if let Ok(kept) = self.leases.keep(&lease, request, false) {
+        if let Ok(renewal) = self.leases.keep(&lease, request, false) {
             let end = LeaseEnd {
                 is_granted: false,
                 ..LeaseEnd::RELEASE
             };
-            kept.end_later(end, self.alive.take());
+            renewal.end_later(end, self.alive.take());
         }
     }
 }
@@ -156,7 +156,7 @@ impl<S: Store> Leases<S> {
         lease: &Lease,
         request: &Request,
         renews: bool,
-    ) -> Result<KeptLease, PoolError> {
+    ) -> Result<LeaseRenewal, PoolError> {
         let row = Arc::new(Granted {
             lease: lease.clone(),
             every: request.every(),

@@ -5,7 +5,7 @@
 //! table that are due are renewed by one statement.
 
 mod group;
-mod kept;
+mod renewal;
 mod tries;
 
 use super::answer::{Renewed, RowError, Settled};
@@ -15,8 +15,8 @@ use super::hold::Hold;
 use super::reach::{Answering, Times};
 use crate::PoolError;
 use group::Group;
-pub(crate) use kept::Kept;
-use kept::{PendingEnd, Queue};
+pub(crate) use renewal::Renewal;
+use renewal::{PendingEnd, Queue};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -193,9 +193,11 @@ impl Keeper {
         rows: &dyn Fn() -> Box<dyn Rows<R>>,
         row: R,
         renews: bool,
-    ) -> Result<Kept<R>, PoolError> {
-        let mut kept = self.keep_all(name, rows, vec![row], renews)?;
-        kept.pop().ok_or_else(|| PoolError::new("no row is kept"))
+    ) -> Result<Renewal<R>, PoolError> {
+        let mut renewals = self.keep_all(name, rows, vec![row], renews)?;
+        renewals
+            .pop()
+            .ok_or_else(|| PoolError::new("no row is kept"))
     }
 
     /// Keeps rows like [`keep`](Self::keep), in their order.
@@ -203,9 +205,9 @@ impl Keeper {
         self: &Arc<Self>,
         name: Name,
         rows: &dyn Fn() -> Box<dyn Rows<R>>,
-        kept: Vec<R>,
+        held: Vec<R>,
         renews: bool,
-    ) -> Result<Vec<Kept<R>>, PoolError> {
+    ) -> Result<Vec<Renewal<R>>, PoolError> {
         let mut state = self.state();
         self.start(&mut state)?;
         let group = state.groups.entry(name.clone());
@@ -221,8 +223,8 @@ impl Keeper {
             let left = row.hold().deadline().saturating_duration_since(now);
             renews.then(|| now + row.every().min(left / 2))
         };
-        let first = kept.iter().filter_map(next_of).min();
-        let ids = group.insert(kept.iter().map(|row| (row.clone(), next_of(row))));
+        let first = held.iter().filter_map(next_of).min();
+        let ids = group.insert(held.iter().map(|row| (row.clone(), next_of(row))));
         if let Some(first) = first
             && state.planned.is_none_or(|planned| first < planned)
         {
@@ -230,13 +232,13 @@ impl Keeper {
             self.wake.notify_one();
         }
         drop(state);
-        let kept = ids.zip(kept).map(|(id, row)| Kept {
+        let renewals = ids.zip(held).map(|(id, row)| Renewal {
             keeper: Arc::clone(self),
             group: Arc::clone(&group),
             id,
             row,
         });
-        Ok(kept.collect())
+        Ok(renewals.collect())
     }
 
     /// Runs a task on the keeper's runtime. Returns `false`, and drops the task, if the runtime

@@ -47,9 +47,9 @@ where
     E: From<Error> + Display,
 {
     // It is renewed until the job has ended.
-    let kept = keep(pool, pool.identity(), Threaded::new, job).map_err(Error::Pool)?;
+    let renewal = keep(pool, pool.identity(), Threaded::new, job).map_err(Error::Pool)?;
     let result = body();
-    block_on(end_as_returned(kept, job, on_err, result))
+    block_on(end_as_returned(renewal, job, on_err, result))
 }
 
 /// Runs a body under a claim, which the body or the caller has to finish; like
@@ -82,9 +82,9 @@ where
     T: Claim,
     P: Pool + Clone + Send + Sync + 'static,
 {
-    let kept = keep(pool, pool.identity(), Threaded::new, job)?;
+    let renewal = keep(pool, pool.identity(), Threaded::new, job)?;
     let result = body();
-    drop(kept);
+    drop(renewal);
     if !job.is_finished() && (job.hold().is_lost() || job.hold().is_expired()) {
         return Err(job.gone());
     }

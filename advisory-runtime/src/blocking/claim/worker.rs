@@ -3,7 +3,7 @@
 use crate::PoolError;
 use crate::blocking::Pool;
 use crate::blocking::reach::{OnThread, Threaded};
-use crate::claim::rows::{KeptJob, keep_all};
+use crate::claim::rows::{JobRenewal, keep_all};
 use crate::claim::{
     Claim, ClaimAnswer, ClaimArgs, ClaimFn, Claimed, End, Error, Settings, Source, Worker, end_one,
     joined, run_worker,
@@ -104,7 +104,7 @@ impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSour
         self.pool.identity()
     }
 
-    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<KeptJob>, PoolError> {
+    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError> {
         keep_all(&self.pool, number, Threaded::new, claimed)
     }
 

@@ -225,17 +225,17 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
             }
             self.settings.tell(Event::Acquired(claimed));
         }
-        let kept = self.source.keep(self.shared.pool, &claimed)?;
+        let renewals = self.source.keep(self.shared.pool, &claimed)?;
         let since = Instant::now();
         let mut last = None;
         let mut waiting = self.shared.waiting();
-        for (claimed, kept) in claimed.into_iter().zip(kept) {
+        for (claimed, renewal) in claimed.into_iter().zip(renewals) {
             // A row that had an expired claim begins after all others.
             let had_expired = claimed.has_expired_before() && last.is_none();
             let held_row = self.shared.held_rows.add(permit.take_if(|_| had_expired));
             let row = Waiting {
                 claimed,
-                kept: ReleaseOnDrop::new(kept, held_row),
+                renewal: ReleaseOnDrop::new(renewal, held_row),
                 since,
             };
             if had_expired {

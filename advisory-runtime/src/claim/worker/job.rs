@@ -75,7 +75,9 @@ pub(super) async fn job<T, E, F>(
     E: Display,
 {
     let Waiting {
-        claimed, mut kept, ..
+        claimed,
+        mut renewal,
+        ..
     } = row;
     let mut observed = Observed::new(claimed.clone());
     // Making the text can panic too, and so can the destructor of the body's future.
@@ -104,7 +106,7 @@ pub(super) async fn job<T, E, F>(
         Ok(result) => result,
         Err(lost) => return observed.tell(BodyOutcome::Error(&lost)),
     };
-    let Some((kept, held_row)) = kept.take() else {
+    let Some((renewal, held_row)) = renewal.take() else {
         return;
     };
     let end = match &result {
@@ -112,7 +114,7 @@ pub(super) async fn job<T, E, F>(
         Err(failed) => ClaimEnd::failed(settings.on_err, &failed.message),
     };
     // The slot is free now. The keeper sends the end together with others.
-    kept.end_then(
+    renewal.end_then(
         end,
         Box::new(move |done| {
             let done = ended(&claimed, done);

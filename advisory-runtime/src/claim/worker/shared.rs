@@ -19,7 +19,7 @@ const LAST_END: Duration = Duration::from_secs(5);
 /// A claimed row that waits for a slot.
 pub(super) struct Waiting<T: Claim> {
     pub(super) claimed: Claimed<T>,
-    pub(super) kept: ReleaseOnDrop<HeldRow>,
+    pub(super) renewal: ReleaseOnDrop<HeldRow>,
     pub(super) since: Instant,
 }
 

@@ -2,7 +2,7 @@
 
 use super::position::{ClaimAnswer, ClaimArgs};
 use crate::PoolError;
-use crate::claim::rows::KeptJob;
+use crate::claim::rows::JobRenewal;
 use crate::claim::table::Claim;
 use crate::claim::{Claimed, Error};
 use std::pin::Pin;
@@ -34,7 +34,7 @@ pub(crate) trait Source<T: Claim>: Send + Sync {
     fn identity(&self) -> Option<usize>;
 
     /// Has the keeper renew claims, on connections of the pool, which has this number.
-    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<KeptJob>, PoolError>;
+    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError>;
 
     /// Takes a connection of the pool. If `opens_connection`, opens one outside the pool instead,
     /// if the pool can.
@@ -76,7 +76,7 @@ impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '
         self.pool.identity()
     }
 
-    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<KeptJob>, PoolError> {
+    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError> {
         keep_all(self.pool, number, Pooled::new, claimed)
     }
 

@@ -1,5 +1,5 @@
 //! Rows whose answers are known, on a virtual clock.
-use super::{End, HeldRow, Hold, Keeper, Kept, Name, Renewed, RowEvent, Rows, Settled, Times};
+use super::{End, HeldRow, Hold, Keeper, Name, Renewal, Renewed, RowEvent, Rows, Settled, Times};
 use crate::rows::{Answering, Ended, Expiry, Failure, RowError, Sent, failure_of};
 use crate::{Error, PoolError};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -69,10 +69,10 @@ impl Known {
         self.sent.lock().expect("no test panics with it").clone()
     }
 
-    fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Kept<Row> {
+    fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Renewal<Row> {
         let name = Name::new::<Row>(0, None);
-        let kept = keeper.keep(name, &|| Box::new(self.clone()), Row::new(id), true);
-        kept.expect("there is a runtime")
+        let renewal = keeper.keep(name, &|| Box::new(self.clone()), Row::new(id), true);
+        renewal.expect("there is a runtime")
     }
 }
 
@@ -198,11 +198,11 @@ async fn one_row_that_cannot_be_renewed_does_not_take_its_neighbours_along() {
         |_| Ok(true),
     );
     let keeper = Keeper::on_runtime();
-    let kept = [1, 2, 3, 4].map(|id| rows.keep(&keeper, id));
+    let renewal = [1, 2, 3, 4].map(|id| rows.keep(&keeper, id));
     for _ in 0..12 {
         pass(Duration::from_secs(1)).await;
     }
-    let lost = kept.each_ref().map(|kept| kept.row.1.is_lost());
+    let lost = renewal.each_ref().map(|renewal| renewal.row.1.is_lost());
     assert_eq!(lost, [false, true, false, false], "{:?}", rows.sent());
 }
 
@@ -216,8 +216,8 @@ async fn an_end_that_reaches_nobody_is_tried_again_by_the_keeper() {
         }
     };
     let rows = Known::new(|_| unreachable!("it is not due"), end);
-    let kept = rows.keep(&Keeper::on_runtime(), 1);
-    let ended = kept.end(()).await.unwrap();
+    let renewal = rows.keep(&Keeper::on_runtime(), 1);
+    let ended = renewal.end(()).await.unwrap();
     assert!(matches!(ended, Ended::Done), "{ended:?}");
     let sent: Vec<_> = rows.sent().into_iter().map(|(_, what)| what).collect();
     let by_keeper = "end 1 by the keeper";
@@ -237,19 +237,19 @@ impl Known {
         }
     }
 
-    fn keep_all(&self, ids: &[u8]) -> Vec<Kept<Row>> {
+    fn keep_all(&self, ids: &[u8]) -> Vec<Renewal<Row>> {
         let rows = ids.iter().map(|id| Row::new(*id)).collect();
         let name = Name::new::<Row>(0, None);
         let known = || -> Box<dyn Rows<Row>> { Box::new(self.clone()) };
-        let kept = Keeper::on_runtime().keep_all(name, &known, rows, true);
-        kept.expect("there is a runtime")
+        let renewal = Keeper::on_runtime().keep_all(name, &known, rows, true);
+        renewal.expect("there is a runtime")
     }
 
     /// Ends the first one, and while it is on its way the others; what was sent.
     async fn end(&self, ids: &[u8]) -> Vec<String> {
         let mut ends = Vec::new();
-        for kept in self.keep_all(ids) {
-            ends.push(tokio::spawn(kept.end(())));
+        for renewal in self.keep_all(ids) {
+            ends.push(tokio::spawn(renewal.end(())));
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
@@ -290,8 +290,8 @@ async fn what_ends_while_an_end_is_on_its_way_goes_with_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn ends_whose_callers_are_dropped_are_sent() {
     let rows = Known::gathered();
-    for kept in rows.keep_all(&[1, 2, 3]) {
-        let end = tokio::spawn(kept.end(()));
+    for renewal in rows.keep_all(&[1, 2, 3]) {
+        let end = tokio::spawn(renewal.end(()));
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         end.abort();
@@ -306,7 +306,7 @@ async fn ends_whose_callers_are_dropped_are_sent() {
 async fn an_observer_may_hold_another_row() {
     let rows = Known::new(|_| Err(unreachable()), |_| Ok(true));
     let keeper = Keeper::on_runtime();
-    let kept = rows.keep(&keeper, 1);
+    let renewal = rows.keep(&keeper, 1);
     let (other, told) = (rows.clone(), Arc::new(Mutex::new(0)));
     ON_LOST.set(Box::new({
         let told = Arc::clone(&told);
@@ -318,7 +318,7 @@ async fn an_observer_may_hold_another_row() {
     for _ in 0..12 {
         pass(Duration::from_secs(1)).await;
     }
-    assert!(kept.row.1.is_lost());
+    assert!(renewal.row.1.is_lost());
     assert_eq!(*told.lock().unwrap(), 1);
 }
 
@@ -328,8 +328,8 @@ async fn an_end_is_given_up_when_the_row_has_expired() {
         |ids| Ok(vec![Renewed::For(TTL); ids.len()]),
         |_| Err(unreachable()),
     );
-    let kept = rows.keep(&Keeper::on_runtime(), 1);
-    let ended = kept.end(()).await;
+    let renewal = rows.keep(&Keeper::on_runtime(), 1);
+    let ended = renewal.end(()).await;
     assert!(matches!(ended, Err(Error::Pool(_))), "{ended:?}");
     assert!(rows.started.elapsed() < TTL + EVERY);
 }

@@ -1,4 +1,4 @@
-//! A row that the keeper renews, and how it ends.
+//! The renewal of a row, and how the row ends.
 //!
 //! Every end takes one path. It is sent once on the caller's runtime, and if that does not reach
 //! the server, by the keeper until the row expires. Where the table's rows are ended together, an
@@ -29,8 +29,8 @@ const MOST: usize = 1_000;
 /// The time after which the next statement no longer waits for the one that was sent.
 const LATE: Duration = Duration::from_millis(50);
 
-/// A row that the keeper renews until this value is dropped.
-pub(crate) struct Kept<R: HeldRow> {
+/// The renewal of a row by the keeper, until this value is dropped.
+pub(crate) struct Renewal<R: HeldRow> {
     pub(super) keeper: Arc<Keeper>,
     pub(super) group: Arc<Group<R>>,
     pub(super) id: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Kept<R: HeldRow> {
 /// Called with the result when a row has ended.
 pub(crate) type Reply<E> = Box<dyn FnOnce(Result<Ended, E>) + Send>;
 
-impl<R: HeldRow> Kept<R> {
+impl<R: HeldRow> Renewal<R> {
     /// Ends the row. If this future is dropped, the row is ended all the same.
     pub(crate) async fn end(self, end: R::End) -> Result<Ended, R::Error> {
         let (reply, ended) = oneshot::channel();
@@ -63,17 +63,17 @@ impl<R: HeldRow> Kept<R> {
         let end = PendingEnd {
             tries: Tries::new(self.row.hold()),
             is_alone: !self.group.rows.gathers(),
-            kept: self,
+            renewal: self,
             end,
             since: None,
             was_lost: false,
             reply: Some(reply),
         };
-        (end.kept.group.submit)(end, is_here);
+        (end.renewal.group.submit)(end, is_here);
     }
 }
 
-impl<R: HeldRow> Drop for Kept<R> {
+impl<R: HeldRow> Drop for Renewal<R> {
     fn drop(&mut self) {
         if self.group.remove(self.id) {
             self.keeper.forget(&self.group.name);
@@ -83,7 +83,7 @@ impl<R: HeldRow> Drop for Kept<R> {
 
 /// A row that is being ended.
 pub(super) struct PendingEnd<R: HeldRow> {
-    kept: Kept<R>,
+    renewal: Renewal<R>,
     end: R::End,
     tries: Tries<R::Error>,
     /// The time of the keeper's first try.
@@ -98,7 +98,7 @@ pub(super) struct PendingEnd<R: HeldRow> {
 
 impl<R: HeldRow> PendingEnd<R> {
     fn phase(&self) -> Phase {
-        self.kept.row.hold().phase()
+        self.renewal.row.hold().phase()
     }
 
     /// Sends it, or leaves it to the sender that waits for an answer.
@@ -109,13 +109,16 @@ impl<R: HeldRow> PendingEnd<R> {
         }
         // That transaction decides.
         let is_inside = matches!(phase, Phase::InTransaction(_));
-        if is_inside || !self.kept.group.rows.sends_here() || Handle::try_current().is_err() {
+        if is_inside || !self.renewal.group.rows.sends_here() || Handle::try_current().is_err() {
             is_here = false;
         }
         if !is_here {
             self.since.get_or_insert_with(Instant::now);
         }
-        let (group, keeper) = (Arc::clone(&self.kept.group), Arc::clone(&self.kept.keeper));
+        let (group, keeper) = (
+            Arc::clone(&self.renewal.group),
+            Arc::clone(&self.renewal.keeper),
+        );
         let (batch, number) = if is_inside || self.is_alone {
             (vec![self], None)
         } else {
@@ -148,7 +151,7 @@ impl<R: HeldRow> PendingEnd<R> {
     fn times(&self, is_here: bool) -> Times {
         let times = self.tries.times();
         if is_here {
-            Times::new(self.kept.row.every(), times.answer * 2)
+            Times::new(self.renewal.row.every(), times.answer * 2)
         } else {
             times
         }
@@ -156,7 +159,7 @@ impl<R: HeldRow> PendingEnd<R> {
 
     /// Handles the answer to a try.
     fn answered(mut self, is_here: bool, answer: Result<bool, R::Error>) {
-        let row = &self.kept.row;
+        let row = &self.renewal.row;
         match &answer {
             Ok(true) if !self.was_lost => row.tell(RowEvent::Ended {
                 end: R::shown_end(&self.end),
@@ -179,7 +182,7 @@ impl<R: HeldRow> PendingEnd<R> {
             let late = PoolError::new("the server was not reached, and is tried again");
             self.reply(Err(late.into()));
         }
-        let keeper = Arc::clone(&self.kept.keeper);
+        let keeper = Arc::clone(&self.renewal.keeper);
         keeper.spawn(Box::pin(async move {
             sleep_until(again).await;
             self.submit(false);
@@ -252,8 +255,8 @@ impl<R: HeldRow> Sender<R> {
             let (times, is_here) = (self.times(), self.is_here);
             let mut ends = Vec::new();
             for end in &mut self.batch {
-                end.was_lost = end.kept.row.hold().is_lost();
-                ends.push((end.kept.row.clone(), end.end.clone()));
+                end.was_lost = end.renewal.row.hold().is_lost();
+                ends.push((end.renewal.row.clone(), end.end.clone()));
             }
             let group = Arc::clone(&self.group);
             if ends.len() > 1 {
