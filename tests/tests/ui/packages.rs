@@ -1,7 +1,9 @@
 //! The packages that a registry gets: what builds and documents the crate, its metadata, and
 //! nothing else.
 
+use crate::pages::read;
 use crate::workspace::{PUBLISHED, cargo, root};
+use advisory_pattern::Derivation;
 use std::path::PathBuf;
 
 /// The registry's categories that fit; it refuses unknown ones.
@@ -249,4 +251,21 @@ fn each_feature_of_the_runtime_is_documented_and_checked() {
         }
     }
     assert!(count > 10);
+}
+
+#[test]
+fn each_derivation_is_on_the_pages_that_list_them() {
+    let pages = [
+        "advisory-derive/src/lib.rs",
+        "advisory-runtime/docs/keys.md",
+        "advisory-runtime/docs/moving.md",
+    ];
+    for page in pages {
+        let text = read(&root().join(page));
+        let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+        for derivation in Derivation::ALL {
+            let name = derivation.name();
+            assert!(words.contains(&name), "{page} does not name `{name}`");
+        }
+    }
 }
