@@ -32,7 +32,7 @@ mod acquire;
 mod body_leases;
 mod error;
 mod fence;
-pub(crate) mod grant;
+mod grant;
 pub(crate) mod guard;
 mod lead;
 mod leases;

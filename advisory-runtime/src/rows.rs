@@ -31,7 +31,7 @@ pub(crate) use keeper::Task;
 pub(crate) use keeper::{HeldRow, Keeper, Name, Renewal, Rows, number_of_pool};
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::{Answering, AnyStep, Reach, Step, Times, may_stick};
+pub(crate) use reach::{Answering, AnyStep, Reach, Step, Times, may_stick, no_connection};
 #[cfg(feature = "postgres")]
 pub(crate) use reach::{StepOn, first_answer, unanswered};
 pub(crate) use watch::{unless, watch};

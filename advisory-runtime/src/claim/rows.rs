@@ -33,7 +33,8 @@ pub(crate) struct ClaimEnd {
 
 impl ClaimEnd {
     pub(crate) fn new(end: End) -> Self {
-        Self::failed(end, "")
+        let message = Arc::default();
+        Self { end, message }
     }
 
     pub(crate) fn failed(end: End, message: &str) -> Self {

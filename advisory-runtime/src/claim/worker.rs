@@ -46,6 +46,7 @@ use tokio::time::Instant;
 const POLL: Duration = Duration::from_secs(1);
 /// The most rows that can be fetched ahead.
 const MOST_PREFETCHED: u32 = 100_000;
+
 /// Claims rows and runs a body for each, until it is stopped.
 ///
 /// ```no_run
@@ -208,7 +209,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// then claims no more rows and releases those it has not begun. [`run`](Self::run) returns
     /// when all running bodies have returned, or after the time of [`grace`](Self::grace).
     ///
-    /// The worker waits at most 5 seconds for its rows to end. The process continues to try for as
+    /// If a claim has been sent, the worker waits at most 5 seconds for its answer; without one, its
+    /// rows may stay claimed until they expire. It waits at most 5 seconds for its rows to end. The process continues to try for as
     /// long as it lives, and a row that it cannot end expires.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'w) -> Self {
         self.stop = Box::pin(stop);

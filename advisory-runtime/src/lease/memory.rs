@@ -1,7 +1,7 @@
 //! Leases in memory, for unit tests of functions that run under a lease.
 
 use super::grant::Granted;
-use super::rows::LeaseEnd;
+use super::rows::{AnyLeaseRows, LeaseEnd};
 use super::store::{Acquisition, Store};
 use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Leases, Row, Table};
@@ -174,7 +174,7 @@ impl Rows<Arc<Granted>> for InMemory {
 }
 
 impl Store for InMemory {
-    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>> {
+    fn rows(&self) -> AnyLeaseRows {
         Box::new(self.clone())
     }
 

@@ -249,3 +249,5 @@ pub(super) type Alive = Option<oneshot::Sender<Infallible>>;
 
 /// A lease that the keeper renews.
 pub(super) type LeaseRenewal = Renewal<Arc<Granted>>;
+
+pub(crate) type AnyLeaseRows = Box<dyn Rows<Arc<Granted>>>;

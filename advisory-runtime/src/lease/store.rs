@@ -1,12 +1,11 @@
 //! The store of leases: a table that a pool reaches, or memory.
 
-use super::grant::Granted;
-use super::rows::LeaseRows;
+use super::rows::{AnyLeaseRows, LeaseRows};
 use super::tries::{LAST_TRY, Refusal};
 use super::{Error, Lease, Request, Row, Table};
 use crate::driver::timeout;
 use crate::pool::Pool;
-use crate::rows::{Borrowed, Keeper, Pooled, Rows, Task, UNANSWERED};
+use crate::rows::{Borrowed, Keeper, Pooled, Task, UNANSWERED, no_connection};
 use crate::{Connection as _, PoolError, Wait};
 use std::panic::catch_unwind;
 use std::pin::pin;
@@ -55,7 +54,7 @@ impl Acquisition {
 pub trait Store: Clone + Send + Sync + 'static {
     /// The statements of the keeper. To be called on the runtime of the pool's connections.
     #[doc(hidden)]
-    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>>;
+    fn rows(&self) -> AnyLeaseRows;
 
     /// A number that no other store of this type has while this one exists.
     #[doc(hidden)]
@@ -108,7 +107,7 @@ pub trait Store: Clone + Send + Sync + 'static {
 }
 
 impl<P: Pool + Clone + Send + 'static> Store for P {
-    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>> {
+    fn rows(&self) -> AnyLeaseRows {
         Box::new(LeaseRows(Pooled::new(self.clone())))
     }
 
@@ -131,7 +130,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
                 (Some(conn), _) => break conn?,
                 (None, None) => {}
                 (None, Some(limit)) => {
-                    return Err(late("could not get a connection from the pool", limit));
+                    return Err(no_connection(limit).into());
                 }
             }
         };

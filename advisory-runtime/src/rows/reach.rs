@@ -220,7 +220,5 @@ pub(crate) fn unanswered(limit: Duration) -> DieselError {
 }
 
 pub(crate) fn no_connection(limit: Duration) -> PoolError {
-    PoolError::new(format!(
-        "could not get a connection from the pool within {limit:.1?}"
-    ))
+    PoolError::new(format!("it gave none within {limit:.1?}"))
 }

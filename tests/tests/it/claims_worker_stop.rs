@@ -75,10 +75,7 @@ async fn a_worker_returns_although_a_claim_has_no_answer() {
     let stop = async {
         let mut seen = vec![0];
         for _ in 0..3 {
-            let waiting = format!(
-                "SELECT pid FROM pg_catalog.pg_locks WHERE NOT granted \
-                 AND relation = 'mail'::regclass AND NOT pid = ANY (ARRAY{seen:?})"
-            );
+            let waiting = format!("{WAITING} AND NOT pid = ANY (ARRAY{seen:?})");
             db.until_some("the next claim waits", &waiting).await;
             seen.push(db.count(&waiting).await);
         }
@@ -89,6 +86,48 @@ async fn a_worker_returns_although_a_claim_has_no_answer() {
     ran.unwrap();
     let took = since.elapsed();
     assert!(took < Duration::from_secs(12), "{took:?}");
+}
+
+const WAITING: &str = "SELECT pid FROM pg_catalog.pg_locks WHERE NOT granted \
+                       AND relation = 'mail'::regclass";
+
+/// The claim waits for the lock of the table when the stop comes, and so does the end of the row.
+#[tokio::test]
+async fn a_stop_during_a_claim_begins_no_other_row() {
+    let db = mails(2).await;
+    let pool = db.bb8(4).await;
+    let mut other = db.connect().await;
+    let (claimed, stopped) = (Notify::new(), Notify::new());
+    let (may_return, began) = (Notify::new(), Mutex::new(Vec::new()));
+    let worker = Worker::new(&pool, "w").concurrency(1).prefetch(3);
+    let worker = worker.poll(Duration::from_millis(20));
+    let worker = worker.until(stopped.notified());
+    let ran = worker.run(async |job: Claimed<Mail>| {
+        began.lock().unwrap().push(job.id);
+        if job.id == 1 {
+            claimed.notify_one();
+            may_return.notified().await;
+            stopped.notify_one();
+        }
+        Ok::<_, Error>(())
+    });
+    let stop = async {
+        claimed.notified().await;
+        let both = "SELECT id FROM mail WHERE locked_by IS NULL";
+        db.until_none("both rows are claimed", both).await;
+        let lock = "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE";
+        other.batch_execute(lock).await.unwrap();
+        db.until_some("the next claim waits", WAITING).await;
+        may_return.notify_one();
+        let fewer = format!("SELECT 'fewer' FROM ({WAITING}) AS w HAVING count(*) < 2");
+        db.until_none("the end of the row waits too", &fewer).await;
+        other.batch_execute("COMMIT").await.unwrap();
+    };
+    let (ran, ()) = tokio::join!(ran, stop);
+    ran.unwrap();
+    assert_eq!(*began.lock().unwrap(), [1]);
+    let released = "completed_at IS NULL AND locked_by IS NULL AND attempts = 0";
+    assert_eq!(mails_that(&db, released).await, 1);
 }
 
 /// A body that is done at once. Of one of the mails it panics when it is dropped.

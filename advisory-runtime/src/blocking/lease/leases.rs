@@ -5,11 +5,10 @@ use crate::blocking::reach::{OnThread, Threaded};
 use crate::blocking::{Connection as _, Pool};
 use crate::driver::block_on;
 use crate::lease;
-use crate::lease::grant::Granted;
-use crate::lease::rows::LeaseRows;
+use crate::lease::rows::{AnyLeaseRows, LeaseRows};
 use crate::lease::store::{Acquisition, Store, late};
 use crate::lease::tries::{LAST_TRY, Refusal};
-use crate::rows::{Keeper, Rows, UNANSWERED};
+use crate::rows::{Keeper, UNANSWERED, no_connection};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -116,7 +115,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Leases<P> {
 struct Blocking<P>(P);
 
 impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
-    fn rows(&self) -> Box<dyn Rows<Arc<Granted>>> {
+    fn rows(&self) -> AnyLeaseRows {
         Box::new(LeaseRows(Threaded::new(self.0.clone())))
     }
 
@@ -145,7 +144,7 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
             None => connect.await?,
             Some(limit) => match timeout(limit, connect).await {
                 Ok(conn) => conn?,
-                Err(_) => return Err(late("could not get a connection from the pool", limit)),
+                Err(_) => return Err(no_connection(limit).into()),
             },
         };
         let limit = within.map_or(UNANSWERED, |within| {

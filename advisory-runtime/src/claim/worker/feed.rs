@@ -12,7 +12,7 @@ use crate::claim::rows::ReleaseOnDrop;
 use crate::claim::table::{Claim, ttl};
 use crate::claim::{Claimed, Error, Event};
 use crate::error::{is_connection_lost, is_refused_by_citus, may_pass};
-use crate::rows::{Backoff, UNANSWERED, unless};
+use crate::rows::{Backoff, UNANSWERED, no_connection, unless};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -48,10 +48,10 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
             return Ok(());
         };
         let request = feed.prepare(limit);
-        let (answer, is_stopped) = feed.send(claim_fn, &request, &mut stop).await;
+        let answer = feed.send(claim_fn, &request, &mut stop).await;
         let next = feed.record(request, answer);
         // Rows that arrive after the stop are released.
-        let is_stopped = is_stopped
+        let is_stopped = shared.stopping.is_closed()
             || poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await;
         match next {
             Ok(_) if is_stopped => return Ok(()),
@@ -137,7 +137,7 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         let conn = self.source.connection(self.opens_connection);
         match timeout(self.timeout, conn).await {
             Ok(conn) => conn.map_err(Error::Pool),
-            Err(late) => Err(Error::Pool(PoolError::new(late))),
+            Err(_) => Err(Error::Pool(no_connection(self.timeout))),
         }
     }
 
@@ -152,27 +152,23 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         }
     }
 
-    /// Sends a claim, and returns its answer and whether the worker was stopped meanwhile. After a
-    /// stop it waits for [`LAST_ANSWER`] at most.
+    /// Sends a claim, and returns its answer. After a stop it waits for [`LAST_ANSWER`] at most.
     async fn send(
         &self,
         claim_fn: Result<ClaimFn<'f, T>, Error>,
         request: &ClaimRequest,
         stop: &mut Stop<'_>,
-    ) -> (Result<ClaimAnswer<T>, Error>, bool) {
-        let claim_fn = match claim_fn {
-            Ok(claim_fn) => claim_fn,
-            Err(error) => return (Err(error), false),
-        };
-        let mut claim = pin!(timeout(self.timeout, claim_fn(request.args.clone())));
-        let answered = unless(stop.as_mut(), claim.as_mut()).await;
-        let is_stopped = answered.is_none();
-        let answer = match answered {
+    ) -> Result<ClaimAnswer<T>, Error> {
+        let mut claim = pin!(timeout(self.timeout, claim_fn?(request.args.clone())));
+        let answer = match unless(stop.as_mut(), claim.as_mut()).await {
             Some(answer) => answer,
-            None => timeout(LAST_ANSWER, claim).await.flatten(),
+            None => {
+                // No other body starts, and the grace begins.
+                self.shared.stopping.close();
+                timeout(LAST_ANSWER, claim).await.flatten()
+            }
         };
-        let late = |_| Err(Error::Pool(PoolError::new("the server did not answer")));
-        (answer.unwrap_or_else(late), is_stopped)
+        answer.unwrap_or_else(|_| Err(Error::Pool(PoolError::new("the server did not answer"))))
     }
 
     /// Adds the claimed rows to those that wait for a slot, and decides when and how the next claim
@@ -232,10 +228,10 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         for (claimed, renewal) in claimed.into_iter().zip(renewals) {
             // A row that had an expired claim begins after all others.
             let had_expired = claimed.has_expired_before() && last.is_none();
-            let held_row = self.shared.held_rows.add(permit.take_if(|_| had_expired));
+            let count = self.shared.held_rows.add(permit.take_if(|_| had_expired));
             let row = Waiting {
                 claimed,
-                renewal: ReleaseOnDrop::new(renewal, held_row),
+                renewal: ReleaseOnDrop::new(renewal, count),
                 since,
             };
             if had_expired {

@@ -37,23 +37,23 @@ impl HeldRows {
     }
 
     /// Counts one more row; with a permit, one that had an expired claim.
-    pub(super) fn add(self: &Arc<Self>, permit: Option<ExpiredRowPermit>) -> HeldRow {
+    pub(super) fn add(self: &Arc<Self>, permit: Option<ExpiredRowPermit>) -> CountGuard {
         self.count.fetch_add(1, Ordering::AcqRel);
         if permit.is_some() {
             self.expired.fetch_add(1, Ordering::AcqRel);
         }
         let rows = Arc::clone(self);
-        HeldRow { rows, permit }
+        CountGuard { rows, permit }
     }
 }
 
 /// Counts one row as held until dropped.
-pub(super) struct HeldRow {
+pub(super) struct CountGuard {
     rows: Arc<HeldRows>,
     permit: Option<ExpiredRowPermit>,
 }
 
-impl Drop for HeldRow {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         if self.permit.take().is_some() {
             self.rows.expired.fetch_sub(1, Ordering::AcqRel);

@@ -106,7 +106,7 @@ pub(super) async fn job<T, E, F>(
         Ok(result) => result,
         Err(lost) => return observed.tell(BodyOutcome::Error(&lost)),
     };
-    let Some((renewal, held_row)) = renewal.take() else {
+    let Some((renewal, count)) = renewal.take() else {
         return;
     };
     let end = match &result {
@@ -124,7 +124,7 @@ pub(super) async fn job<T, E, F>(
                 (Ok(()), Err(error)) => BodyOutcome::Error(error),
                 (Ok(()), Ok(())) => BodyOutcome::Done,
             });
-            drop(held_row);
+            drop(count);
         }),
     );
 }

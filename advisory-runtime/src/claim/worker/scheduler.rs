@@ -52,6 +52,7 @@ where
         shared: &shared,
         feed,
         outcome: None,
+        is_stopping: false,
         grace: None,
         bodies: FuturesUnordered::new(),
     };
@@ -67,13 +68,8 @@ where
         }
     })
     .await;
-    let Scheduler {
-        outcome, bodies, ..
-    } = scheduler;
-    // Drops the bodies that still run, which releases their rows.
-    drop(bodies);
     shared.until_ended().await;
-    outcome.unwrap_or(Ok(()))
+    scheduler.outcome.unwrap_or(Ok(()))
 }
 
 /// The feed and the bodies of a worker. `F` is the future of the feed, and `B` that of a body.
@@ -83,6 +79,8 @@ struct Scheduler<'r, 'w, T: Claim, F, B> {
     feed: Pin<&'r mut F>,
     /// The output of the feed.
     outcome: Option<Result<(), Error>>,
+    /// `true` once the grace has begun, or its absence.
+    is_stopping: bool,
     /// Ends when bodies may no longer run.
     grace: Option<Pin<Box<Sleep>>>,
     bodies: FuturesUnordered<B>,
@@ -125,17 +123,22 @@ where
         }
     }
 
-    /// Polls the feed, which claims rows. When it ends, no other body starts, and the grace of
-    /// those that run begins.
+    /// Polls the feed, which claims rows. After a stop no other body starts, and the grace of those
+    /// that run begins, even if the feed still waits for the answer to a claim.
     fn poll_feed(&mut self, context: &mut Context<'_>) {
         if self.outcome.is_none()
             && let Poll::Ready(outcome) = self.feed.as_mut().poll(context)
         {
             self.outcome = Some(outcome);
             self.shared.stopping.close();
-            // Dropping the rows releases them.
-            let waiting = std::mem::take(&mut *self.shared.waiting());
-            drop(waiting);
+        }
+        if !self.shared.stopping.is_closed() {
+            return;
+        }
+        // Dropping the rows releases them, also those of a late answer.
+        let waiting = std::mem::take(&mut *self.shared.waiting());
+        drop(waiting);
+        if !std::mem::replace(&mut self.is_stopping, true) {
             // A grace beyond the clock's range never ends.
             let grace = self.settings.grace;
             let grace_deadline = grace.and_then(|grace| Instant::now().checked_add(grace));
@@ -143,13 +146,14 @@ where
         }
     }
 
-    /// Returns `true` if the feed has ended, and either all bodies have returned or the grace is
-    /// over.
+    /// Returns `true` if the feed has ended and no body runs. When the grace has ended, drops the
+    /// bodies, which releases their rows.
     fn is_done(&mut self, context: &mut Context<'_>) -> bool {
-        let mut grace_ended = || match &mut self.grace {
-            Some(grace) => grace.as_mut().poll(context).is_ready(),
-            None => false,
-        };
-        self.outcome.is_some() && (self.bodies.is_empty() || grace_ended())
+        if let Some(grace) = &mut self.grace
+            && grace.as_mut().poll(context).is_ready()
+        {
+            (self.grace, self.bodies) = (None, FuturesUnordered::new());
+        }
+        self.outcome.is_some() && self.bodies.is_empty()
     }
 }

@@ -1,7 +1,7 @@
 //! The state of a running worker: the rows that it holds, those that wait for a slot, and the stop.
 
 use super::Settings;
-use super::held_rows::{self, BodyTimes, HeldRow, HeldRows};
+use super::held_rows::{self, BodyTimes, CountGuard, HeldRows};
 use crate::claim::Claimed;
 use crate::claim::mutex::locked;
 use crate::claim::optional_column::MaybePer;
@@ -19,7 +19,7 @@ const LAST_END: Duration = Duration::from_secs(5);
 /// A claimed row that waits for a slot.
 pub(super) struct Waiting<T: Claim> {
     pub(super) claimed: Claimed<T>,
-    pub(super) renewal: ReleaseOnDrop<HeldRow>,
+    pub(super) renewal: ReleaseOnDrop<CountGuard>,
     pub(super) since: Instant,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Shared<T: Claim> {
     body_times: Mutex<BodyTimes>,
     /// There may be new rows.
     pub(super) wake: Arc<Notify>,
-    /// Has no permits. It is closed when the worker stops claiming.
+    /// Has no permits. It is closed when the worker is stopped.
     pub(super) stopping: Semaphore,
 }
 

@@ -16,8 +16,8 @@ use {
     crate::{Connection, Pool},
 };
 
-/// Sends one claim on the connection that it holds. If its future is dropped, the connection is not
-/// used again.
+/// Sends one claim on the connection that it holds. If its future is dropped, an async connection is
+/// closed, and a blocking one finishes the claim and releases its rows.
 pub(crate) type ClaimFn<'s, T> = Box<
     dyn FnOnce(
             ClaimArgs,
