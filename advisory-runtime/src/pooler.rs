@@ -116,7 +116,7 @@ async fn probe<D: Driver>(
 ) -> Result<(), Error> {
     // The answer is about the server, and not about a lock.
     let lock = "".into();
-    if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
+    if !is_false(first, probe::IN_RECOVERY, Marker::Standby).await? {
         return Err(Error::Standby { lock });
     }
     let backends = (backend(first).await?, backend(second).await?);
@@ -125,7 +125,7 @@ async fn probe<D: Driver>(
     };
     // An address can lead to several nodes. The locks of any but the coordinator are its own.
     for (conn, is_of_citus) in [(&mut *first, own_is_of_citus), (second, other_is_of_citus)] {
-        if is_of_citus && !holds(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await? {
+        if is_of_citus && !is_false(conn, probe::IS_CITUS_WORKER, Marker::NotCoordinator).await? {
             return Err(Error::NotCoordinator);
         }
     }
@@ -152,12 +152,12 @@ async fn excludes<D: Driver>(first: &mut D, second: &mut D, key: Key) -> Result<
     let key = Arguments(key);
     let take = format!("pg_catalog.pg_try_advisory_lock({key})");
     let release = format!("pg_catalog.pg_advisory_unlock({key})");
-    let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
-    let is_refused = holds(second, &take, Marker::NotAvailable).await?;
+    let is_taken = is_false(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
+    let is_refused = is_false(second, &take, Marker::NotAvailable).await?;
     if !is_refused {
-        holds(second, &format!("NOT {release}"), Marker::LockLost).await?;
+        is_false(second, &format!("NOT {release}"), Marker::LockLost).await?;
     }
-    let is_released = holds(first, &format!("NOT {release}"), Marker::LockLost).await?;
+    let is_released = is_false(first, &format!("NOT {release}"), Marker::LockLost).await?;
     Ok(is_taken && is_refused && is_released)
 }
 
@@ -186,7 +186,7 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Err
 }
 
 async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
-    holds(
+    is_false(
         conn,
         &probe::not_backend_sql(process),
         Marker::PooledSession,
@@ -211,7 +211,8 @@ async fn backend<D: Driver>(conn: &mut D) -> Result<Option<(i32, bool)>, Error> 
     }
 }
 
-async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
+/// Returns whether the condition is false at the server.
+async fn is_false<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
     match conn.execute(&probe::fail_if(condition, marker)).await {
         Ok(()) => Ok(true),
         Err(source) if Marker::of(&source) == Some(marker) => Ok(false),

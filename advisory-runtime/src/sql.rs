@@ -1,8 +1,9 @@
 //! Parts of the statements in `lock::way`, and the other statements about locks.
 //!
 //! Functions, operators and types are qualified with `pg_catalog.`, so that no `search_path` can
-//! change their meaning. Statements contain only numbers and text made here;
-//! [`query_comment`](crate::query_comment) makes the comment in front safe.
+//! change their meaning. Statements contain only numbers, text made here, and the escaped literal of
+//! [`Request::at`](crate::Request::at); [`query_comment`](crate::query_comment) makes the comment in
+//! front safe.
 
 macro_rules! put {
     ($sql:expr, $($text:tt)*) => {
@@ -27,6 +28,11 @@ use crate::request::Scope;
 use crate::{Key, Mode};
 use std::fmt;
 use std::num::NonZeroU32;
+
+/// Quotes an identifier.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
 
 pub(crate) const fn lock_function(scope: Scope, mode: Mode) -> &'static str {
     match (scope, mode) {

@@ -220,13 +220,13 @@ pub(crate) fn line_of(file: &str, line: u32) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use advisory_pattern::{Derivation, Record};
 
     use super::keys;
 
     /// A lock site, of which a test changes what it is about.
-    pub(crate) fn record(scope: &str, key: &str) -> Record {
+    fn record(scope: &str, key: &str) -> Record {
         Record {
             kind: "fn".to_owned(),
             scope: scope.to_owned(),

@@ -306,8 +306,8 @@ impl<T: Claim> Answer<T> {
         rows: Vec<Answered<T, IS_ONE>>,
         before: Sent,
     ) -> Result<Self, Error> {
-        // An `UPDATE` returns rows in any order. Only their numbers are sorted, because a sort is
-        // much to compile for each type of row.
+        // An `UPDATE` returns rows in any order. Only their numbers are sorted, because
+        // compiling a sort for each type of row takes long.
         let (mut order, mut unsorted) = (Vec::new(), Vec::new());
         for row in rows {
             order.push((row.nth, order.len()));

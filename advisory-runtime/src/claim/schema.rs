@@ -3,8 +3,9 @@
 
 use super::key::KeyColumns;
 use super::optional_column::{MaybePer, MaybeRunAt, MaybeTime, TimeColumn};
-use super::sql::{literal, quoted, table, table_name};
+use super::sql::{literal, table, table_name};
 use super::table::Claim;
+use crate::sql::quoted;
 use advisory_pattern::ClaimRecord;
 use diesel::Column;
 

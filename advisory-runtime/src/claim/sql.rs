@@ -46,10 +46,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) skips_expired: bool,
 }
 
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// Writes a text as a literal that does not depend on `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");

@@ -45,7 +45,7 @@ pub(crate) struct CallLocks(Option<Box<Entered>>);
 struct Entered {
     address: usize,
     locks: Arc<LockSet>,
-    /// Once the locks of a transaction are held.
+    /// The depth of their transaction, once the locks are held; `None` for session-level locks.
     depth: Option<NonZeroU32>,
 }
 

@@ -294,9 +294,9 @@ pub(super) async fn wait<D: Driver>(
     Ok(Some(waiting))
 }
 
-/// Returns whether the call waits for a lock that its own task holds on another connection. With a
-/// pooler between the call and the server too: only the process of the connection that holds the
-/// lock must be known.
+/// Returns whether the call waits for a lock that its own task holds on another connection. It works
+/// through a pooler too, because only the process of the connection that holds the lock must be
+/// known.
 async fn waits_for_itself<D: Driver>(conn: &mut D, request: &Request, held: &[Held]) -> bool {
     // Another permit can come free.
     if !request.permits.is_empty() {

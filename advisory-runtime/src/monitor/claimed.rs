@@ -1,10 +1,11 @@
 //! The claimed rows of a table that is given by its name or by a claim of the inventory.
 
 use super::row::duration;
-use super::sql::{CLAIM_TABLES, claimed, quoted};
+use super::sql::{CLAIM_TABLES, claimed};
 use crate::Connection;
 use crate::claim::Error;
 use crate::inventory::ClaimSite;
+use crate::sql::quoted;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use std::time::Duration;

@@ -2,6 +2,8 @@
 
 use super::Backend;
 use crate::sql::qualify::qualify;
+#[cfg(feature = "diesel-async")]
+use crate::sql::quoted;
 use std::sync::LazyLock;
 
 /// Lets a transaction read the activity of sessions again, instead of what it read first.
@@ -29,11 +31,6 @@ fn signal(call: &str, otherwise: &str, backend: &Backend) -> String {
         call = call,
         otherwise = otherwise,
     ))
-}
-
-#[cfg(feature = "diesel-async")]
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(feature = "diesel-async")]

@@ -147,8 +147,8 @@ impl Pooled {
 
     /// The answer on a connection of the pool, from the caller's own runtime.
     async fn send_here<A, E: RowError>(&self, step: Arc<OnPg<A, E>>, times: Times) -> Result<A, E> {
-        // A pool can close a connection that is no longer waited for while it is being checked, and
-        // with it a test's transaction.
+        // If nobody waits any more while the pool checks a connection, the pool can close it, which
+        // ends a test's transaction.
         let soon = times.on_pool(step.is_of_test());
         match timeout(soon, self.pool.any_connection()).await {
             Some(conn) => send_on(conn?, &*step, times.answer).await,

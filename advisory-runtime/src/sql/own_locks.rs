@@ -7,8 +7,8 @@ use crate::{Key, Mode};
 /// It does not compare the database: a session's locks are those of its own database, and reading
 /// `pg_database` takes a lock. While the server's lock table is full (53200), that would fail, and
 /// the session could not release its locks.
-pub(crate) fn is_held(key: Key, mode: Mode) -> String {
-    format!("EXISTS(SELECT 1{} AND {})", own(mode), is_numbered(key))
+pub(crate) fn held_sql(key: Key, mode: Mode) -> String {
+    format!("EXISTS(SELECT 1{} AND {})", own(mode), numbered_sql(key))
 }
 
 /// Counts the keys, all different, that this session holds in this mode or a stronger one.
@@ -39,16 +39,16 @@ fn own(mode: Mode) -> String {
 }
 
 /// A condition on a row of `pg_locks`: it is this key of this database.
-pub(super) fn is_key(key: Key) -> String {
-    let is_numbered = is_numbered(key);
+pub(super) fn key_sql(key: Key) -> String {
+    let numbered = numbered_sql(key);
     format!(
-        "({is_numbered} AND database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
+        "({numbered} AND database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
          WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))"
     )
 }
 
 /// A condition on a row of `pg_locks`: it has these numbers.
-fn is_numbered(key: Key) -> String {
+fn numbered_sql(key: Key) -> String {
     let (first, second, space) = numbers(key);
     format!(
         "locktype OPERATOR(pg_catalog.=) 'advisory' AND classid OPERATOR(pg_catalog.=) CAST('{first}' AS pg_catalog.oid) \

@@ -1,6 +1,6 @@
 //! Queries about the session, and about locks that others hold.
 
-use super::own_locks::{is_key, own_count};
+use super::own_locks::{key_sql, own_count};
 use super::{Arguments, fail_unless, try_function};
 use crate::error::Marker;
 use crate::request::Scope;
@@ -23,7 +23,7 @@ pub(crate) const NO_SAVEPOINT: &str = "ROLLBACK TO SAVEPOINT advisory_none";
 /// With `is_interrupted` it also fails if the server logs or reports anything after a commit. While
 /// it does, it processes a cancel request or a timeout that came during the commit, and answers
 /// 57014 although the transaction is committed.
-pub(crate) fn is_rollback(is_interrupted: bool) -> String {
+pub(crate) fn check_rollback_sql(is_interrupted: bool) -> String {
     let logs = if is_interrupted { LOGS_NO_COMMITS } else { "" };
     let has_deferrable = "EXISTS(SELECT 1 FROM pg_catalog.pg_trigger WHERE tgdeferrable)";
     fail_unless(&format!("{has_deferrable} AND {IS_ALONE}{logs}"), "unknown")
@@ -107,15 +107,15 @@ pub(crate) fn set_mark(depth: NonZeroU32, mark: u64) -> String {
 pub(crate) fn check_mark(depth: NonZeroU32, mark: u64, request: &Request) -> String {
     let current =
         format!("pg_catalog.current_setting('advisory.mark_{depth}',true) OPERATOR(pg_catalog.=)");
-    let is_held = match &request.permits[..] {
+    let held = match &request.permits[..] {
         // Only the locks' node could tell.
         _ if request.at.is_some() => "true".to_owned(),
-        [] => is_held(request.keys.len(), &request.keys, request.mode),
-        permits => is_held(1, permits, request.mode),
+        [] => held_sql(request.keys.len(), &request.keys, request.mode),
+        permits => held_sql(1, permits, request.mode),
     };
     let ended = Marker::TransactionEnded.text();
     format!(
-        "SELECT CAST(CASE WHEN {current} '{mark}' THEN '1' WHEN {current} '' THEN CASE WHEN {is_held} \
+        "SELECT CAST(CASE WHEN {current} '{mark}' THEN '1' WHEN {current} '' THEN CASE WHEN {held} \
          THEN '1' ELSE '{ended}' END ELSE '{ended}' END AS pg_catalog.int4)"
     )
 }
@@ -124,11 +124,11 @@ pub(crate) fn check_mark(depth: NonZeroU32, mark: u64, request: &Request) -> Str
 pub(crate) fn held_by(locks: &[(Key, u32)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (key, process) in locks {
-        let is_key = is_key(*key);
+        let this_key = key_sql(*key);
         put!(
             sql,
             ",CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted AND pid OPERATOR(pg_catalog.=) {process} \
-             AND {is_key}) THEN '1' ELSE '0' END"
+             AND {this_key}) THEN '1' ELSE '0' END"
         );
     }
     sql.push(')');
@@ -139,9 +139,9 @@ pub(crate) fn held_by(locks: &[(Key, u32)]) -> String {
 #[cfg(feature = "testing")]
 pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
     let not = if is_granted { "" } else { "NOT " };
-    let is_key = is_key(key);
+    let this_key = key_sql(key);
     format!(
-        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE {not}granted AND {is_key}"
+        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE {not}granted AND {this_key}"
     )
 }
 
@@ -149,8 +149,8 @@ pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
 pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (keys, mode) in locks {
-        let is_held = is_held(keys.len(), keys, *mode);
-        put!(sql, ",CASE WHEN {is_held} THEN '1' ELSE '0' END");
+        let held = held_sql(keys.len(), keys, *mode);
+        put!(sql, ",CASE WHEN {held} THEN '1' ELSE '0' END");
     }
     sql.push(')');
     sql
@@ -163,10 +163,10 @@ pub(crate) fn holds_all(keys: &[Key], mode: Mode) -> String {
 
 /// Fails with [`Marker::LockLost`] unless the session holds at least this many of the keys.
 pub(crate) fn holds(least: usize, keys: &[Key], mode: Mode) -> String {
-    fail_unless(&is_held(least, keys, mode), Marker::LockLost.text())
+    fail_unless(&held_sql(least, keys, mode), Marker::LockLost.text())
 }
 
-fn is_held(least: usize, keys: &[Key], mode: Mode) -> String {
+fn held_sql(least: usize, keys: &[Key], mode: Mode) -> String {
     format!("{least} OPERATOR(pg_catalog.<=) {}", own_count(keys, mode))
 }
 

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result, bail};
 const VARIABLE: &str = "DATABASE_URL";
 
 // The database to look at.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub(crate) struct DatabaseUrl {
     #[arg(
         long,

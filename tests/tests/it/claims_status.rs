@@ -23,7 +23,7 @@ diesel::table! {
     }
 }
 
-/// There is no `run_at`. Rows with fewer attempts come first, so a failed row comes after the others.
+/// A table without `run_at`. A row that was tried is claimed after those that were not.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = task)]
 #[claim(attempts, max_attempts = 2, order = "attempts, id")]

@@ -247,7 +247,7 @@ async fn a_late_try_does_not_revive_the_former_term() {
         held.finish(Ok::<_, Error>(())).await,
         Err(Error::Lost { .. })
     );
-    // Nobody relies on the late grant, so whoever releases the call's lease frees its key.
+    // No call uses the late grant, so releasing the lease of the first call frees the key.
     assert!(table.release(&mut conn, &old).await.unwrap());
     assert_eq!(leases.list().await.unwrap(), []);
 }

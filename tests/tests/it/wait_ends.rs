@@ -256,7 +256,7 @@ async fn the_budget_is_for_all_keys_together() {
         }
     };
     waits_or_has(1).await;
-    // This test is about time, so there is no state to wait for.
+    // The subject is the length of the wait, which no state of the server shows.
     while started.elapsed() < Duration::from_millis(1500) {
         pause().await;
     }

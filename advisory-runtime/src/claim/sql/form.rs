@@ -3,10 +3,11 @@
 
 use super::fragments::{Claimable, Fragments, PARKED, RENEWED};
 use super::row_type::RowType;
-use super::{Wanted, literal, quoted, state};
+use super::{Wanted, literal, state};
 use crate::claim::table::Claim;
 use crate::rows::{Change, End};
 use crate::sql::qualify::{Part, parts};
+use crate::sql::quoted;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};

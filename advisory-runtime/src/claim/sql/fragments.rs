@@ -1,10 +1,11 @@
 //! The parts of a statement that depend on the columns of a table, by the names that the files give
 //! them.
 
+use super::literal;
 use super::row_type::RowType;
-use super::{literal, quoted};
 use crate::rows::grace;
 use crate::sql::qualify::{fill, qualify};
+use crate::sql::quoted;
 use crate::sql::{IDLE_IN_TRANSACTION, MAKE_DURABLE, OUTCOME, at_most};
 use std::borrow::Cow;
 use std::time::Duration;

@@ -13,7 +13,7 @@
 //! first row of some other values. If it locks none, the next reservation reads more of both.
 
 use super::fragments::{Claimable, Fragments};
-use super::quoted;
+use crate::sql::quoted;
 
 /// Precedes a reservation outside of a transaction. The claim needs a snapshot of its own.
 pub(in crate::claim) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";

@@ -16,9 +16,9 @@ pub(super) const KEYS_PER_STATEMENT: usize = 500;
 /// stopped needs it to roll back.
 const SERVER_MARGIN: Duration = Duration::from_secs(1);
 
-/// A condition: another process than this one is the backend. Like
-/// [`not_backend_sql`](crate::sql::probe::not_backend_sql), in other words, by which tests tell the
-/// statements that take locks from the checks before them.
+/// A condition: another process than this one is the backend. It means the same as
+/// [`not_backend_sql`](crate::sql::probe::not_backend_sql), but its text differs, so that tests can
+/// distinguish the statements that take locks from the checks before them.
 pub(super) fn other_backend_sql(process: i32) -> String {
     format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {process}")
 }

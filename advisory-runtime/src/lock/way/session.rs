@@ -10,7 +10,7 @@ use crate::driver::{CloseOnDrop, Driver};
 use crate::error::{Marker, has_only_message, is_connection_lost};
 use crate::lock::call::{Call, CallPhase};
 use crate::request::Scope;
-use crate::sql::own_locks::{is_held, own_count};
+use crate::sql::own_locks::{held_sql, own_count};
 use crate::sql::probe::fail_if;
 use crate::sql::unlock::Unlock;
 use crate::sql::{self, Arguments, lock_function, put, unlock_function};
@@ -312,9 +312,9 @@ async fn holds_none<D: Driver>(conn: &mut D, call: &Call) -> bool {
     let mode = call.request.mode;
     let message = match *call.request.keys {
         [key] => {
-            let (is_held, unlock) = (is_held(key, mode), unlock_function(mode));
+            let (held, unlock) = (held_sql(key, mode), unlock_function(mode));
             let key = Arguments(key);
-            format!("SELECT CASE WHEN {is_held} THEN {unlock}({key}) END")
+            format!("SELECT CASE WHEN {held} THEN {unlock}({key}) END")
         }
         ref keys => check_none(keys, mode),
     };

@@ -75,7 +75,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, error: AcquireError) 
         }
         AcquireError::Message(source) => source,
     };
-    // The message was refused or rolled back, so the session is idle again.
+    // The message was refused or rolled back, or the connection was closed: no lock is left.
     call.phase = CallPhase::Idle;
     let lock = call.lock_name();
     match Marker::of(&source) {
@@ -154,8 +154,8 @@ async fn commit_refused<D: Driver>(
         conn.execute(&sql::probe::commits_alone()).await.is_ok()
     } else {
         is_rollback(&source) || {
-            let is_rollback = sql::probe::is_rollback(is_interrupted(&source));
-            conn.execute(&is_rollback).await.is_ok()
+            let check = sql::probe::check_rollback_sql(is_interrupted(&source));
+            conn.execute(&check).await.is_ok()
         }
     };
     if is_rollback {

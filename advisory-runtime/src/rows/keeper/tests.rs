@@ -198,11 +198,11 @@ async fn one_row_that_cannot_be_renewed_does_not_take_its_neighbours_along() {
         |_| Ok(true),
     );
     let keeper = Keeper::on_runtime();
-    let renewal = [1, 2, 3, 4].map(|id| rows.keep(&keeper, id));
+    let renewals = [1, 2, 3, 4].map(|id| rows.keep(&keeper, id));
     for _ in 0..12 {
         pass(Duration::from_secs(1)).await;
     }
-    let lost = renewal.each_ref().map(|renewal| renewal.row.1.is_lost());
+    let lost = renewals.each_ref().map(|renewal| renewal.row.1.is_lost());
     assert_eq!(lost, [false, true, false, false], "{:?}", rows.sent());
 }
 
@@ -241,8 +241,8 @@ impl Known {
         let rows = ids.iter().map(|id| Row::new(*id)).collect();
         let name = Name::new::<Row>(0, None);
         let known = || -> Box<dyn Rows<Row>> { Box::new(self.clone()) };
-        let renewal = Keeper::on_runtime().keep_all(name, &known, rows, true);
-        renewal.expect("there is a runtime")
+        let renewals = Keeper::on_runtime().keep_all(name, &known, rows, true);
+        renewals.expect("there is a runtime")
     }
 
     /// Ends the first one, and while it is on its way the others; what was sent.

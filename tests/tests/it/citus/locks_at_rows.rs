@@ -162,19 +162,24 @@ where
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_of_all_nodes_exclude_each_other() {
-    let Some(cluster) = cluster() else { return };
-    set_up(&cluster).await;
+async fn sixty_add_one(cluster: &Cluster) {
     let mut errors = Errors::new();
     sixty(
-        &cluster,
+        cluster,
         |pool| async move { add(&pool, 1).await },
         &mut errors,
     )
     .await;
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(cluster.balance().await, 60);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_all_nodes_exclude_each_other() {
+    let Some(cluster) = cluster() else { return };
+    set_up(&cluster).await;
+    sixty_add_one(&cluster).await;
+    let mut errors = Errors::new();
     cluster
         .run("UPDATE citus_balance SET balance = 0 WHERE id = 1")
         .await;
@@ -593,15 +598,7 @@ async fn a_reference_table_excludes_too_and_its_other_keys_as_well() {
              SELECT create_reference_table('citus_balance'); INSERT INTO citus_balance VALUES (1, 0)",
         )
         .await;
-    let mut errors = Errors::new();
-    sixty(
-        &cluster,
-        |pool| async move { add(&pool, 1).await },
-        &mut errors,
-    )
-    .await;
-    assert!(errors.is_empty(), "{errors:?}");
-    assert_eq!(cluster.balance().await, 60);
+    sixty_add_one(&cluster).await;
     let pools = cluster.nodes().map(|node| node.pool(2));
     let mut seen = Vec::new();
     hold(&pools[0], 1, async {
