@@ -160,13 +160,12 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         stop: &mut Stop<'_>,
     ) -> Result<ClaimAnswer<T>, Error> {
         let mut claim = pin!(timeout(self.timeout, claim_fn?(request.args.clone())));
-        let answer = match unless(stop.as_mut(), claim.as_mut()).await {
-            Some(answer) => answer,
-            None => {
-                // No other body starts, and the grace begins.
-                self.shared.stopping.close();
-                timeout(LAST_ANSWER, claim).await.flatten()
-            }
+        let answer = if let Some(answer) = unless(stop.as_mut(), claim.as_mut()).await {
+            answer
+        } else {
+            // No other body starts, and the grace begins.
+            self.shared.stopping.close();
+            timeout(LAST_ANSWER, claim).await.flatten()
         };
         answer.unwrap_or_else(|_| Err(Error::Pool(PoolError::new("the server did not answer"))))
     }
