@@ -29,9 +29,8 @@ Exit codes:
        not read the leases, or `locks --older-than` does not know how old a lock is
   101  `cargo build` failed";
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    #[default]
     Text,
     Json,
 }

@@ -117,7 +117,7 @@ pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Edge>> {
 
 pub(crate) fn messages(edges: &[Edge], cycles: &[Vec<usize>]) -> Vec<String> {
     let of_cycle = |cycle: &Vec<usize>| {
-        let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
+        let cycle: Vec<&Edge> = cycle.iter().map(|at| &edges[*at]).collect();
         message(&cycle)
     };
     cycles.iter().map(of_cycle).collect()
@@ -132,6 +132,8 @@ fn node(end: &End, names: &LockNames) -> Node {
 
 /// The locks as boxes, and the edges as arrows between them.
 pub(crate) struct Graph<'e> {
+    /// By their numbers.
+    pub(crate) locks: Vec<&'e End>,
     /// In the order in which they are drawn, each with its number.
     pub(crate) boxes: Vec<(usize, &'e End)>,
     pub(crate) arrows: Vec<Arrow>,
@@ -148,12 +150,14 @@ pub(crate) struct Arrow {
 impl<'e> Graph<'e> {
     pub(crate) fn new(edges: &'e [Edge], cycles: &[Vec<usize>]) -> Self {
         let names = LockNames::of(edges);
-        let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
+        let (mut locks, mut numbers) = (Vec::new(), BTreeMap::new());
         for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
-            let next = nodes.len();
-            nodes.entry(node(end, &names)).or_insert((next, end));
+            numbers.entry(node(end, &names)).or_insert_with(|| {
+                locks.push(end);
+                locks.len() - 1
+            });
         }
-        let number = |end: &End| nodes[&node(end, &names)].0;
+        let number = |end: &End| numbers[&node(end, &names)];
         let red: BTreeSet<usize> = cycles.iter().flatten().copied().collect();
         let mode = |end: &End| if end.is_shared { " (shared)" } else { "" };
         let side = |end: &End| format!("{}{}", end.place, mode(end));
@@ -163,16 +167,12 @@ impl<'e> Graph<'e> {
             label: format!("{} → {}", side(&edge.held), side(&edge.asked)),
             is_red: red.contains(&at),
         });
+        let boxes = |number: &usize| (*number, locks[*number]);
         Self {
             arrows: arrows.collect(),
-            boxes: nodes.into_values().collect(),
+            boxes: numbers.values().map(boxes).collect(),
+            locks,
         }
-    }
-
-    /// The lock of a box, by its number.
-    pub(crate) fn end(&self, number: usize) -> Option<&'e End> {
-        let found = self.boxes.iter().find(|(other, _)| *other == number);
-        found.map(|(_, end)| *end)
     }
 
     fn draw_dot(&self) -> String {

@@ -68,25 +68,17 @@ pub(crate) struct Key<'a> {
     pub(crate) written: &'a str,
     /// What is known of it before run time.
     pub(crate) known: Option<LockedKey>,
-    /// The derivation of its number; `None` for a lease, which has no number.
+    /// The derivation of its number; a lease has no number.
     derivation: Option<Derivation>,
     pub(crate) is_lease: bool,
 }
 
 impl Key<'_> {
-    /// The key of a declared lock in the scope of a site that uses it.
-    fn in_scope_of(self, site: &Key<'_>) -> Self {
-        Self {
-            derivation: self.derivation.filter(|_| !site.is_lease),
-            is_lease: site.is_lease,
-            ..self
-        }
-    }
-
     /// The `bigint` if it is known before run time. For a lease, the number that its text spells.
     pub(crate) fn number(&self) -> Option<i64> {
         match self.known.as_ref()? {
             LockedKey::BigInt(number) => Some(*number),
+            LockedKey::Pattern(_) if self.is_lease => None,
             LockedKey::Pattern(pattern) => Some(self.derivation?.key(&pattern.constant()?)),
             LockedKey::IntInt(..) | LockedKey::IntPattern(..) => None,
         }
@@ -103,7 +95,8 @@ impl Key<'_> {
         match self.known.as_ref()? {
             LockedKey::IntInt(first, second) => Some([*first, *second]),
             known @ LockedKey::IntPattern(first, _) => {
-                let pair = self.derivation.and_then(|by| known.pair(by));
+                let derivation = self.derivation.filter(|_| !self.is_lease);
+                let pair = derivation.and_then(|by| known.pair(by));
                 Some([Some(*first), pair.map(|(_, second)| second)])
             }
             LockedKey::BigInt(_) | LockedKey::Pattern(_) => None,
@@ -129,7 +122,7 @@ impl Key<'_> {
 /// The keys of a site. They can be decoded, because reading the site has checked that.
 pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
     let is_lease = is_lease(site);
-    let derivation = Derivation::from_name(&site.derivation).filter(|_| !is_lease);
+    let derivation = Derivation::from_name(&site.derivation);
     let keys = site.keys.iter().enumerate();
     keys.map(|(index, key)| Key {
         written: site.written.get(index).unwrap_or(key),
@@ -165,7 +158,9 @@ impl<'a> DeclaredLocks<'a> {
             return None;
         }
         let lock = self.named(expression.written)?;
-        Some((lock, keys(lock).pop()?.in_scope_of(expression)))
+        let is_lease = expression.is_lease;
+        let key = keys(lock).pop()?;
+        Some((lock, Key { is_lease, ..key }))
     }
 
     fn named(&self, expression: &str) -> Option<&'a Record> {
@@ -216,44 +211,5 @@ pub(crate) fn line_of(file: &str, line: u32) -> String {
         ("", _) => String::new(),
         (file, 0) => file.to_owned(),
         (file, line) => format!("{file}:{line}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use advisory_pattern::{Derivation, Record};
-
-    use super::keys;
-
-    /// A lock site, of which a test changes what it is about.
-    fn record(scope: &str, key: &str) -> Record {
-        Record {
-            kind: "fn".to_owned(),
-            scope: scope.to_owned(),
-            mode: "exclusive".to_owned(),
-            derivation: "sha256".to_owned(),
-            module: "bank".to_owned(),
-            function: "close".to_owned(),
-            written: vec![key.to_owned()],
-            keys: vec![key.to_owned()],
-            ..Record::default()
-        }
-    }
-
-    #[test]
-    fn a_declared_lock_has_a_number_only_where_it_is_no_lease() {
-        let [lock, call, lease] = [("none", "pattern close"), ("xact", "?"), ("lease", "?")]
-            .map(|(scope, key)| record(scope, key));
-        let number = |site| keys(&lock).remove(0).in_scope_of(&keys(site)[0]).number();
-        let derived = Derivation::Sha256.key("close");
-        assert_eq!([number(&call), number(&lease)], [Some(derived), None]);
-    }
-
-    #[test]
-    fn a_pair_has_the_numbers_that_are_known() {
-        let pair = |key| keys(&record("xact", key))[0].pair();
-        assert_eq!(pair("number (7,8)"), Some([Some(7), Some(8)]));
-        assert_eq!(pair("number (7,?)"), Some([Some(7), None]));
-        assert_eq!(pair("number 7"), None);
     }
 }

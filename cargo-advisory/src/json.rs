@@ -57,14 +57,14 @@ pub(crate) fn site(site: &Record) -> Value {
     let keys = keys(site);
     let first = keys.first();
     // Neither a number nor a lease's text has a derivation.
-    let is_derived = !is_lease(site) && keys.iter().any(|key| pattern(key).is_some());
+    let is_derived = !is_lease(site) && keys.iter().any(Key::is_derived);
     let permits = site.permits.as_ref().map(|permits| match permits {
         Permits::Number(number) => json!(number),
         Permits::Expression(expression) => json!(expression),
     });
     json!({
         "name": site.name,
-        "pattern": first.and_then(pattern),
+        "pattern": first.filter(|key| key.is_derived()).map(|key| key.written),
         "number": first.and_then(Key::number),
         "key_space": first.and_then(Key::space),
         "derivation": is_derived.then_some(&site.derivation),
@@ -115,10 +115,6 @@ pub(crate) fn claim(claim: &ClaimRecord) -> Value {
         "crate": claim.krate,
         "crate_version": claim.version,
     })
-}
-
-fn pattern(key: &Key<'_>) -> Option<String> {
-    key.is_derived().then(|| key.written.to_owned())
 }
 
 fn key(key: &Key<'_>) -> Value {

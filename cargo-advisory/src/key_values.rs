@@ -135,38 +135,3 @@ fn call(expression: &str) -> Option<(String, Vec<(String, String)>)> {
 pub(crate) fn without_space(text: &str) -> String {
     text.split_whitespace().collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{have_moved, pairs};
-
-    fn moved(old: &[&str], new: &[&str]) -> bool {
-        let owned = |values: &[&str]| -> Vec<String> {
-            values.iter().map(|value| (*value).to_owned()).collect()
-        };
-        have_moved(&pairs(&owned(old), &owned(new)))
-    }
-
-    #[test]
-    fn only_a_value_that_both_name_can_have_moved() {
-        for (old, new, has_moved) in [
-            (&["a", "b"][..], &["a", "b"][..], false),
-            (&["a", "b"], &["b", "a"], true),
-            (&["a", "b"], &["a", "c"], false),
-            (&["a", "b"], &["x", "y"], false),
-            (&["a", "b"], &["b", "c"], true),
-            (&["a", "a"], &["a", "b"], true),
-            (&["a", "b"], &["c", "c"], true),
-            (&["a", "a"], &["c", "c"], false),
-            (&["req.room", "req.day"], &["room", "day"], false),
-            (&["req.room", "req.day"], &["day", "room"], true),
-            (&["from.id", "to.id"], &["source.id", "target.id"], false),
-            (&["from.id", "to.id"], &["to.id", "from.id"], true),
-            (&["a.x", "b.y"], &["c.y", "d.y"], false),
-            (&["c.y", "d.y"], &["a.y", "b.x"], false),
-            (&["r.a", "r.a", "r.b"], &["b", "b", "a"], true),
-        ] {
-            assert_eq!(moved(old, new), has_moved, "{old:?} {new:?}");
-        }
-    }
-}

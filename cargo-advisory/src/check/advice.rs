@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use advisory_pattern::{Derivation, LockedKey, Record};
+use advisory_pattern::Record;
 use tokio_postgres::Client;
 
-use super::guards::{Relation, Trigger, family, lock_name, triggers};
+use super::guards::{Lock, Relation, Trigger, family, triggers};
 use crate::database::{self, cell, only_rows, query_as, with_timeout};
 use crate::failure::Result;
 use crate::finding::{ADVICE, Finding, Place};
 use crate::guard::{Guard, Table};
-use crate::inventory::{Inventory, keys};
+use crate::inventory::Inventory;
 use crate::text::{joined, one_line};
 
 /// The valid indexes of a table without a condition: name, primary, unique, exclusion, the columns
@@ -26,8 +26,6 @@ const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indisprimary, i.in
 const COLUMNS: &str = "SELECT a.attname::text, NOT a.attnotnull, t.typtype = 'r' \
      FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid \
      WHERE a.attrelid = $1 AND a.attnum > 0::int2 AND NOT a.attisdropped ORDER BY a.attnum";
-
-const WAIT: &str = "SET LOCAL statement_timeout = '3s'";
 
 struct Index {
     name: String,
@@ -57,14 +55,14 @@ struct Column {
 pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>> {
     let sites = inventory.sites.iter();
     let needed = sites.filter(|site| site.allow_redundant.is_some());
-    let needed: BTreeSet<String> = needed.map(lock_name).collect();
+    let needed: BTreeSet<String> = needed.map(|site| Lock::of(site).name).collect();
     let mut found = Vec::new();
     // A lock that several functions take is one lock.
     let mut seen = BTreeSet::new();
     for site in &inventory.sites {
-        let lock = lock_name(site);
+        let lock = Lock::of(site);
         for written in &site.guards {
-            if needed.contains(&lock) || !seen.insert((lock.clone(), written)) {
+            if needed.contains(&lock.name) || !seen.insert((lock.name.clone(), written)) {
                 continue;
             }
             if let Ok(table) = Table::parse(written) {
@@ -89,7 +87,7 @@ async fn of_table(
     client: &Client,
     site: &Record,
     table: &Table,
-    lock: &str,
+    lock: &Lock,
 ) -> Result<Option<Finding>> {
     let family = family(client, table).await?;
     let Some(own) = family.first().filter(|own| !own.is_foreign) else {
@@ -108,12 +106,12 @@ async fn of_table(
     })
     .await?;
     let guards = triggers(client, own).await?;
-    let Some(columns) = columns(site, table, &guards, &known) else {
+    let Some(columns) = columns(lock, table, &guards, &known) else {
         return Ok(None);
     };
     let guarded = Guarded {
         site,
-        lock,
+        lock: &lock.name,
         table: own,
         wanted: columns.iter().map(|column| plain(column)).collect(),
         columns,
@@ -313,20 +311,17 @@ impl Guarded<'_> {
 /// or else the columns that the placeholders name. `None` if a column is not known, or if there are
 /// none.
 fn columns(
-    site: &Record,
+    lock: &Lock,
     table: &Table,
     guards: &[Trigger],
     known: &[Column],
 ) -> Option<Vec<String>> {
-    let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
-    let of_site: Vec<LockedKey> = keys(site).into_iter().filter_map(|key| key.known).collect();
-    let is_own = |guard: &Guard| of_site.iter().any(|key| guard.has_key(key, derivation));
     let guards = guards.iter();
     let mut guards = guards.filter_map(|trigger| Guard::read(&trigger.source, table.clone()));
-    let columns = if let Some(guard) = guards.find(is_own) {
+    let columns = if let Some(guard) = guards.find(|guard| lock.has_guard(guard)) {
         guard.expressions()
     } else {
-        let text = of_site.first()?.text();
+        let text = lock.keys.first()?.text();
         let names = text.placeholders().filter_map(|one| one.path.last());
         let column = |name: &String| {
             let column = known.iter().find(|column| column.name == *name)?;
@@ -386,10 +381,12 @@ async fn are_apart(client: &Client, table: &str, columns: &str, range: &str) -> 
     Ok(pairs.is_some_and(|pairs| pairs > 0) && overlaps == Some(0))
 }
 
-/// The two numbers that a query returns; `None` if it takes longer than [`WAIT`], or if the role
-/// may not read the table.
+/// The two numbers that a query returns; `None` if it takes longer than three seconds, or if the
+/// role may not read the table.
 async fn numbers(client: &Client, question: &str) -> Result<[Option<i64>; 2]> {
-    let bounded = format!("START TRANSACTION READ ONLY; {WAIT}; {question}; ROLLBACK");
+    let bounded = format!(
+        "START TRANSACTION READ ONLY; SET LOCAL statement_timeout = '3s'; {question}; ROLLBACK"
+    );
     let Ok(rows) = with_timeout(client.simple_query(&bounded)).await? else {
         drop(with_timeout(client.simple_query("ROLLBACK")).await?);
         return Ok([None, None]);

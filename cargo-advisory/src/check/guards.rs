@@ -54,11 +54,7 @@ pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<F
     // A lock that several functions take is reported once.
     let mut seen = BTreeSet::new();
     for site in &inventory.sites {
-        let lock = Lock {
-            name: lock_name(site),
-            keys: keys(site).into_iter().filter_map(|key| key.known).collect(),
-            derivation: Derivation::from_name(&site.derivation).unwrap_or_default(),
-        };
+        let lock = Lock::of(site);
         for written in &site.guards {
             if !seen.insert((written, lock.name.clone(), &site.keys)) {
                 continue;
@@ -88,19 +84,29 @@ pub(super) async fn find(inventory: &Inventory, client: &Client) -> Result<Vec<F
     Ok(findings)
 }
 
-/// The name by which `migration require` finds the lock.
-pub(super) fn lock_name(site: &Record) -> String {
-    site.name.clone().unwrap_or_else(|| path(site))
-}
-
-/// A lock that guards tables, with its keys that are known before run time.
-struct Lock {
-    name: String,
-    keys: Vec<LockedKey>,
+/// A lock that guards tables, by the name by which `migration require` finds it, with its keys that
+/// are known before run time.
+pub(super) struct Lock {
+    pub(super) name: String,
+    pub(super) keys: Vec<LockedKey>,
     derivation: Derivation,
 }
 
 impl Lock {
+    pub(super) fn of(site: &Record) -> Self {
+        Self {
+            name: site.name.clone().unwrap_or_else(|| path(site)),
+            keys: keys(site).into_iter().filter_map(|key| key.known).collect(),
+            derivation: Derivation::from_name(&site.derivation).unwrap_or_default(),
+        }
+    }
+
+    /// Returns `true` if the guard computes one of the lock's keys.
+    pub(super) fn has_guard(&self, guard: &Guard) -> bool {
+        let mut keys = self.keys.iter();
+        keys.any(|key| guard.has_key(key, self.derivation))
+    }
+
     /// The problems of the triggers of the table and of the tables below it. There is none if they
     /// guard it by one of the keys.
     async fn problems(&self, client: &Client, table: &Table) -> Result<Vec<String>> {
@@ -155,8 +161,7 @@ impl Lock {
                 );
                 continue;
             };
-            let mut keys = self.keys.iter();
-            if !keys.any(|key| guard.has_key(key, self.derivation)) {
+            if !self.has_guard(&guard) {
                 if guard.lock == self.name {
                     let keys = self.keys.iter().map(|key| key_text(key, self.derivation));
                     why = format!(

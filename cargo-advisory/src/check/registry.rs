@@ -161,21 +161,3 @@ fn without_line_number(row: &str) -> String {
         _ => row.to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::without_line_number;
-
-    #[test]
-    fn only_a_number_after_a_file_is_a_line() {
-        for (row, number, end) in [
-            ("| `slot:<id>` | `bank: src/lib.rs", ":40", "` |"),
-            ("| `slot:<id>` | `bank: src/lib.rs:", "", "` |"),
-            ("| `slot:<id>` |", "", ""),
-            ("`src/lib.rs:40`", "", ""),
-        ] {
-            let found = without_line_number(&[row, number, end].concat());
-            assert_eq!(found, [row, end].concat());
-        }
-    }
-}

@@ -65,7 +65,6 @@ struct ErrorCount {
 
 struct Row {
     key: String,
-    state: String,
     age: Option<f64>,
     attempts: Option<i64>,
     worker: String,
@@ -86,7 +85,7 @@ struct Queue {
     states: BTreeMap<State, Summary>,
     errors: Vec<ErrorCount>,
     /// The rows of the requested state.
-    rows: Option<Vec<Row>>,
+    rows: Option<(State, Vec<Row>)>,
     /// The counts that are not known, and why.
     unread: Vec<String>,
 }
@@ -190,17 +189,12 @@ impl Arguments {
             rows.add(table.of_states(&[state]));
             let query = format!(
                 "{} ORDER BY age DESC NULLS LAST, key LIMIT {}",
-                fields(
-                    table,
-                    &rows,
-                    &["key", "state", "age", "attempts", "worker", "error"]
-                ),
+                fields(table, &rows, &["key", "age", "attempts", "worker", "error"]),
                 MOST + 1
             );
             let found = read(client, &query, &rows.binds, |row| {
                 Ok(Row {
                     key: row.try_get("key")?,
-                    state: row.try_get("state")?,
                     age: row.try_get("age")?,
                     attempts: row.try_get("attempts")?,
                     worker: row.try_get::<_, Option<_>>("worker")?.unwrap_or_default(),
@@ -208,7 +202,7 @@ impl Arguments {
                 })
             })
             .await?;
-            queue.rows = Some(found?);
+            queue.rows = Some((state, found?));
         }
         Ok(queue)
     }
@@ -273,9 +267,9 @@ impl Queue {
         for why in &self.unread {
             let _ = writeln!(text, "{ERROR}not known{ERROR:#}: {why}");
         }
-        if let Some(rows) = &self.rows {
+        if let Some((state, rows)) = &self.rows {
             text.push('\n');
-            write_rows(&mut text, rows, width);
+            write_rows(&mut text, *state, rows, width);
         }
         self.write_errors(&mut text, width);
         text
@@ -316,13 +310,12 @@ impl Queue {
     }
 }
 
-fn write_rows(text: &mut String, rows: &[Row], width: Option<usize>) {
+fn write_rows(text: &mut String, state: State, rows: &[Row], width: Option<usize>) {
     let cells = rows.iter().take(MOST).map(|row| {
-        let since = State::of_name(&row.state).zip(row.age);
         [
             one_line(&row.key),
-            row.state.clone(),
-            since.map_or_else(String::new, |(state, age)| self::since(state, age)),
+            state.name(),
+            row.age.map_or_else(String::new, |age| since(state, age)),
             row.attempts.map_or_else(String::new, |it| it.to_string()),
             one_line(&row.worker),
             one_line(row.error.as_deref().unwrap_or_default()),
@@ -392,11 +385,11 @@ fn as_json(queue: &Queue) -> Value {
             "error": error.error,
         })
     });
-    let rows = queue.rows.as_ref().map(|rows| {
+    let rows = queue.rows.as_ref().map(|(state, rows)| {
         let rows = rows.iter().take(MOST).map(|row| {
             json!({
                 "key": row.key,
-                "state": row.state,
+                "state": state.name(),
                 "ms_ago": row.age.map(millis),
                 "attempts": row.attempts,
                 "worker": Some(&row.worker).filter(|worker| !worker.is_empty()),

@@ -263,11 +263,9 @@ fn values(
         let values = rows.iter().filter_map(|row| row.get(0).map(str::to_owned));
         return Ok((values.collect(), false));
     }
-    if let Some(range) = range::read(source)? {
-        let written = format!("<{}>", placeholder.name());
-        range::check(range.shape, placeholder.shape, &written)?;
-        let has_steps = range.has_steps();
-        return Ok((range.values, has_steps));
+    if let Some((shape, values)) = range::read(source)? {
+        range::check(shape, placeholder)?;
+        return Ok((values, !matches!(shape, Shape::Int | Shape::Date)));
     }
     let text = if source == "-" {
         let mut text = String::new();

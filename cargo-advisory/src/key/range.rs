@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use advisory_pattern::Shape;
+use advisory_pattern::{Placeholder, Shape};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
@@ -15,36 +15,27 @@ use crate::text::one_line;
 /// More texts than this are not tried.
 pub(super) const MOST: usize = 50_000_000;
 
-pub(super) struct Range {
-    pub(super) shape: Shape,
-    pub(super) values: Vec<String>,
-}
-
-impl Range {
-    /// Returns `true` if a key can have other values between the ends.
-    pub(super) const fn has_steps(&self) -> bool {
-        !matches!(self.shape, Shape::Int | Shape::Date)
-    }
-}
-
 /// Refuses a range of this shape for a placeholder that can have none of its values.
-pub(super) fn check(range: Shape, shape: Option<Shape>, placeholder: &str) -> Result<()> {
-    let Some(shape) = shape else { return Ok(()) };
+pub(super) fn check(range: Shape, placeholder: &Placeholder) -> Result<()> {
+    let Some(shape) = placeholder.shape else {
+        return Ok(());
+    };
+    let placeholder = placeholder.name();
     let fits = match shape {
         Shape::Uint => range == Shape::Int,
         Shape::Timestamp => matches!(range, Shape::DateTime | Shape::Timestamp),
         Shape::Uuid => bail!(
-            "`{placeholder}` has no range: there are too many UUIDs to try; write `NAME=FILE` or `NAME=SELECT …`"
+            "`<{placeholder}>` has no range: there are too many UUIDs to try; write `NAME=FILE` or `NAME=SELECT …`"
         ),
         Shape::Bool => bail!(
-            "`{placeholder}` has no range: leave its `--values` out, and both values are tried"
+            "`<{placeholder}>` has no range: leave its `--values` out, and both values are tried"
         ),
         same => range == same,
     };
     let (range, name) = (plural(range), shape.name());
     match example(shape) {
         Some(write) if !fits => {
-            bail!("a range of {range} has no {name} for `{placeholder}`: write `{write}`")
+            bail!("a range of {range} has no {name} for `<{placeholder}>`: write `{write}`")
         }
         _ => Ok(()),
     }
@@ -73,13 +64,13 @@ pub(super) const fn example(shape: Shape) -> Option<&'static str> {
     }
 }
 
-/// Reads `1..1000`, `2026-11-01..2026-11-30`, or times with their step, `08:00..18:00/15min`;
-/// `None` if the text is not a range.
-pub(super) fn read(text: &str) -> Result<Option<Range>> {
+/// The shape and the values of `1..1000`, `2026-11-01..2026-11-30`, or times with their step,
+/// `08:00..18:00/15min`; `None` if the text is not a range.
+pub(super) fn read(text: &str) -> Result<Option<(Shape, Vec<String>)>> {
     let Some((from, to)) = text.split_once("..") else {
         return Ok(None);
     };
-    let range = |shape, values| Ok(Some(Range { shape, values }));
+    let range = |shape, values| Ok(Some((shape, values)));
     if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {
         let count = to.saturating_sub(from);
         if usize::try_from(count).is_ok_and(|count| count >= MOST) {
@@ -173,32 +164,4 @@ pub(super) fn too_many() -> Failure {
     Failure::Input(format!(
         "more than {MOST} texts, each of them counted for each permit: give fewer values"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use advisory_pattern::Shape;
-
-    use super::check;
-
-    /// A text can be anything, even a number or a day.
-    #[test]
-    fn a_range_is_refused_for_a_shape_that_has_none_of_its_values() {
-        use Shape::{Bool, Date, DateTime, Int, Time, Timestamp, Uint, Uuid};
-        let all = [Int, Date, Time, DateTime, Timestamp];
-        for shape in Shape::ALL {
-            let accepts = |range: &Shape| check(*range, Some(shape), "<x>").is_ok();
-            let accepted: Vec<Shape> = all.into_iter().filter(accepts).collect();
-            let expected = match shape {
-                Int | Uint => &[Int][..],
-                Date => &[Date],
-                Time => &[Time],
-                DateTime => &[DateTime],
-                Timestamp => &[DateTime, Timestamp],
-                Uuid | Bool => &[],
-                _ => &all,
-            };
-            assert_eq!(accepted, expected, "{}", shape.name());
-        }
-    }
 }

@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use super::renewal;
+use crate::json::VERSION;
 use crate::text::hex;
-
-const VERSION: u64 = 1;
 
 pub(super) fn value(snapshot: &Snapshot) -> Value {
     let locks = &snapshot.locks;

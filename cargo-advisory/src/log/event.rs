@@ -6,14 +6,13 @@ use advisory_runtime::Key;
 
 use super::record::Record;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LockId {
     /// The database's `pg_database.oid`; 0 if the lock is known only from a statement.
     pub(super) database: u32,
     pub(super) key: Key,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A session still waits, after `deadlock_timeout` or a little more, or has acquired the lock.
     Wait(Wait),
@@ -24,7 +23,6 @@ pub(super) enum Event {
     Failed,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) pid: i32,
     pub(super) lock: LockId,
@@ -34,7 +32,6 @@ pub(super) struct Wait {
     pub(super) holders: Vec<i32>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DeadlockWait {
     pub(super) pid: i32,
     /// `None` for a lock of another kind.
@@ -167,65 +164,4 @@ fn deadlock_wait(line: &str) -> Option<DeadlockWait> {
         blocked_by: rest.trim_end_matches('.').parse().ok()?,
         statement: String::new(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use advisory_runtime::Key;
-
-    use super::{Event, LockId, Record, Wait, of};
-
-    fn said(message: &str, detail: &str) -> Option<Event> {
-        of(&Record {
-            message: message.to_owned(),
-            detail: detail.to_owned(),
-            ..Record::default()
-        })
-    }
-
-    #[test]
-    fn a_wait_at_a_rearranged_queue_is_read_and_other_messages_are_not() {
-        let message = "process 3 avoided deadlock for ExclusiveLock on advisory lock [5,7,4294967293,2] \
-                       by rearranging queue order after 1003.570 ms";
-        let wait = Wait {
-            pid: 3,
-            lock: LockId {
-                database: 5,
-                key: Key::IntInt(7, -3),
-            },
-            waited: Duration::from_micros(1_003_570),
-            is_over: false,
-            holders: vec![1, 2],
-        };
-        let event = said(message, "Processes holding the lock: 1, 2. Wait queue: 3.");
-        assert_eq!(event, Some(Event::Wait(wait)));
-        for other in [
-            "process 3 still waiting for ShareLock on transaction 770 after 1000.1 ms",
-            "process 3 still waiting for ExclusiveLock on advisory lock [5,0,42] after 1000.1 ms",
-            "process x still waiting for ExclusiveLock on advisory lock [5,0,42,1] after 1 ms",
-            "process 3 still waiting for ExclusiveLock on advisory lock [5,0,42,1] after -1 ms",
-            "checkpoint starting: time",
-        ] {
-            assert_eq!(said(other, ""), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn statements_of_a_deadlock_can_have_several_lines_and_any_text() {
-        let detail = "Process 1 waits for ExclusiveLock on advisory lock [5,0,1001,1]; blocked by process 2.\n\
-            Process 2 waits for ShareLock on transaction 770; blocked by process 1.\n\
-            Process 1: SELECT\npg_advisory_lock(1001)\n\
-            Process 2: UPDATE t SET s = 'Process 9: x'\nProcess 7: no\nProcess 1 waits for x; blocked by process 2.";
-        let Some(Event::Deadlock(waits)) = said("deadlock detected", detail) else {
-            panic!("no deadlock");
-        };
-        assert_eq!(waits.len(), 2);
-        assert_eq!(waits[0].statement, "SELECT\npg_advisory_lock(1001)");
-        assert_eq!((waits[1].lock, waits[1].blocked_by), (None, 1));
-        assert!(waits[1].statement.ends_with("blocked by process 2."));
-        let of_rows = "Process 1 waits for ShareLock on transaction 770; blocked by process 2.";
-        assert_eq!(said("deadlock detected", of_rows), None);
-    }
 }

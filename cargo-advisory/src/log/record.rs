@@ -92,36 +92,3 @@ impl Time {
         self.clock.duration_since(other.clock)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{SignedDuration, Time};
-
-    #[test]
-    fn a_time_is_found_at_any_position() {
-        for (before, time, after, millis) in [
-            ("", "2026-11-22 07:06:19.026 UTC", " [1] ", 26),
-            ("", "2026-11-22 07:06:19 CET", ":[local]:", 0),
-            ("pid=12,", "2026-11-22 07:06:19.5 +02", " x", 500),
-            ("", "2026-11-22 07:06:19.026", "", 26),
-        ] {
-            let found = Time::find(&[before, time, after].concat()).unwrap();
-            assert_eq!(found.text, time);
-            let midnight = Time::find("2026-11-22 00:00:00").unwrap();
-            let seconds = (7 * 60 + 6) * 60 + 19;
-            let since = SignedDuration::from_millis(seconds * 1_000 + millis);
-            assert_eq!(found.since(&midnight), since);
-        }
-        for text in [
-            "",
-            "2026-11-22",
-            "é2026",
-            "no time [13595] at all",
-            "07:06:19",
-            "2026-1-2 7:06:19 and more",
-            "2026-13-22 07:06:19",
-        ] {
-            assert_eq!(Time::find(text), None, "{text}");
-        }
-    }
-}

@@ -21,7 +21,7 @@ pub(super) fn rows(inventory: &Inventory, key_count: u64) -> Vec<[String; 5]> {
                 && keys(site).iter().any(Key::is_derived)
         });
         [
-            derivation.name().to_owned(),
+            format!("`{}`", derivation.name()),
             sites.count().to_string(),
             derivation.bits().to_string(),
             odds(derivation.collision_odds(key_count)),

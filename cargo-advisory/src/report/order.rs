@@ -53,8 +53,7 @@ pub(super) fn section(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
     }
     draw(&mut text, &graph);
     text.push_str("<ul>\n");
-    let name = |number| graph.end(number).map(|end| code(&end.lock));
-    let name = |number| name(number).unwrap_or_default();
+    let name = |number: usize| code(&graph.locks[number].lock);
     for arrow in &graph.arrows {
         let (class, part) = if arrow.is_red {
             (" class=\"bad\"", ", part of a circle")
@@ -140,12 +139,9 @@ fn draw(text: &mut String, graph: &Graph<'_>) {
 
 /// Draws the arrows of a cycle, given by their numbers, as a circle, clockwise from the top.
 fn draw_circle(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
-    let arrows = cycle.iter().filter_map(|at| graph.arrows.get(*at));
-    let arrows: Vec<&Arrow> = arrows.collect();
-    let names = arrows.iter().map(|arrow| graph.end(arrow.from));
-    let Some(names) = names.collect::<Option<Vec<_>>>() else {
-        return;
-    };
+    let arrows: Vec<&Arrow> = cycle.iter().map(|at| &graph.arrows[*at]).collect();
+    let locks = arrows.iter().map(|arrow| graph.locks[arrow.from]);
+    let locks: Vec<&End> = locks.collect();
     let count = size(arrows.len());
     let (half_width, half_height) = (size(BOX.0) / 2.0, size(BOX.1) / 2.0);
     // Neighbouring boxes must not touch.
@@ -157,7 +153,7 @@ fn draw_circle(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
         (center.0 + x, center.1 + y)
     };
     let (width, height) = (2.0 * center.0, 2.0 * center.1);
-    let words = joined(names.iter().map(|end| &end.lock), ", then ");
+    let words = joined(locks.iter().map(|end| &end.lock), ", then ");
     let _ = writeln!(
         text,
         "<div class=\"graph\" tabindex=\"0\" role=\"region\" aria-label=\"A circle of locks\">\
@@ -190,7 +186,7 @@ fn draw_circle(text: &mut String, graph: &Graph<'_>, cycle: &[usize]) {
             escaped(&arrow.label)
         );
     }
-    for (nth, end) in names.iter().enumerate() {
+    for (nth, end) in locks.iter().enumerate() {
         let (x, y) = at(angle(size(nth)));
         let place = [x - half_width, y - half_height, x, y + 4.0];
         draw_box(text, end, place.map(|number| format!("{number:.1}")));

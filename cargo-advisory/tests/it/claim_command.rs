@@ -196,6 +196,7 @@ retry --all --table mail | write `--yes`
 prune --older-than 1h --table mail | write `--yes`
 list | no table: write `--table mail`
 list --table mails | there is no table `mails`
+list --table schema::mail | there is no table `schema::mail`
 list --table mail --locked-by worker | has no column `worker`: write `--locked-by COLUMN`
 list --table mail --where kinds=a | `mail` has no column `kinds`
 list --table mail --where kind | write `--where COLUMN=VALUE`

@@ -42,6 +42,13 @@ fn the_registry_has_its_first_half_and_its_pattern() {
     let value: Value = serde_json::from_str(&constant.out).unwrap();
     let numbers = json!([-7, HASHTEXT.half("job")]);
     assert_eq!(value["sites"][0]["keys"][0]["pair"], numbers);
+    let open = Record {
+        keys: vec!["number (7,?)".to_owned()],
+        ..pair(7, "x")
+    };
+    let open = dump("half-open.rmeta", open, "json");
+    let value: Value = serde_json::from_str(&open.out).unwrap();
+    assert_eq!(value["sites"][0]["keys"][0]["pair"], json!([7, null]));
     let markdown = dump("half-md.rmeta", pair(23_405, "sale:<x: text>"), "markdown");
     let out = &markdown.out;
     assert_has(&out, "Per x (text)");

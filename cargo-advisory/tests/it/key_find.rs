@@ -1,7 +1,7 @@
 //! From a number back to the key: the command of the live view, with the values of a file, a range
 //! and a query.
 
-use advisory_pattern::Derivation;
+use advisory_pattern::{Derivation, Shape};
 use advisory_tests::Database;
 use advisory_tests::futures::spawn_blocking;
 
@@ -75,6 +75,10 @@ fn values_are_those_of_their_placeholder() {
 <a> | 1900-01-01..1901-01-01 | none of 366 texts
 <a> | 08:00..08:02 | none of 3 texts
 <a> | 08:00..09:00/30min | none of 3 texts
+<a> | 08:00..09:00/30 | none of 121 texts
+<a> | 08:00..09:00/1m30s | none of 41 texts
+<a> | 08:00..09:00/1.5s | none of 2401 texts
+<a> | 08:00..09:00/1d | none of 1 texts
 <a> | 23:59:58..23:59:59 | none of 2 texts
 <a>:<b> | 1..3 | no values for `<a>`
 <a>:<b> | b=1..3 a=1..2 | none of 6 texts
@@ -111,6 +115,9 @@ fn a_time_is_found_however_it_is_given() {
     // The slot is as the live view shows it, without the shape.
     let table = "\
 <at: time> | 093000 | 08:00..18:00/15min
+<id: uint> | 7 | 1..9
+<name: text> | 093000 | 08:00..18:00/15min
+<at: timestamp> | 2026-11-22T083000Z | 2026-11-22T08:00..2026-11-22T09:00
 <at: time> | 093007 | 08:00:00..18:00:00
 <at: time> | 080000.25 | 08:00..08:00:00.5/250ms
 <at: datetime> | 2026-11-22T093000 | 2026-11-22T00:00..2026-11-23T00:00
@@ -133,6 +140,51 @@ slot:<at> | slot:2026-11-22T083000.125Z | FILE
     }
 }
 
+/// The server's form in the simple protocol, that of RFC 3339, and the key's own text.
+#[test]
+fn a_value_is_written_as_its_shape_renders_it() {
+    let table = "\
+int | -7 | -7
+int | x | refused
+uint | -7 | refused
+uuid | 67E55044-10B1-426F-9247-BB680E5FE0C8 | 67e55044-10b1-426f-9247-bb680e5fe0c8
+uuid | 67e5504410b1426f9247bb680e5fe0c8 | 67e55044-10b1-426f-9247-bb680e5fe0c8
+uuid | 67e5504410b1426f9247bb680e5fe0c | refused
+bool | t | true
+bool | yes | refused
+date | 2026-11-22 | 2026-11-22
+date | -0044-03-15 | -0044-03-15
+date | +10000-01-01 | +10000-01-01
+date | 22.11.2026 | refused
+time | 09:30:00 | 093000
+time | 09:30:00.250 | 093000.25
+time | 235960.5 | 235960.5
+time | later | refused
+datetime | 2026-11-22 09:30:00 | 2026-11-22T093000
+datetime | 2026-11-22T093000 | 2026-11-22T093000
+datetime | 2026-11-22 09:30:00+00 | refused
+datetime | 2026-11-22 | refused
+timestamp | 2026-11-22 09:30:00+00 | 2026-11-22T093000Z
+timestamp | 2026-11-22 09:30:00.123456+05:30 | 2026-11-22T040000.123456Z
+timestamp | 2026-11-22T09:30:00Z | 2026-11-22T093000Z
+timestamp | 2026-11-22 09:30:00 | 2026-11-22T093000Z
+timestamp | 2026-11-22T235960Z | 2026-11-22T235960Z
+timestamp | infinity | refused";
+    for [shape, value, text] in cases(table) {
+        let values = file("key-find-forms.txt", value);
+        let find = format!("--find={}", Derivation::Sha256.key(text));
+        let pattern = format!("<v: {shape}>");
+        let said = advisory(&["key", &find, "--pattern", &pattern, "--values", &values]);
+        let code = if text == "refused" { 2 } else { 0 };
+        assert_eq!(said.code, Some(code), "{shape} {value}: {said:?}");
+    }
+    let is_any_text = |shape: &Shape| matches!(shape, Shape::Char | Shape::Text | Shape::Raw);
+    for shape in Shape::ALL.into_iter().filter(|shape| !is_any_text(shape)) {
+        let has_row = cases(table).any(|[name, _, _]| name == shape.name());
+        assert!(has_row, "no row of {}", shape.name());
+    }
+}
+
 #[test]
 fn a_shape_that_cannot_be_searched_says_why() {
     let mixed = file("key-find-mixed.txt", "7\nseven\n");
@@ -144,10 +196,16 @@ fn a_shape_that_cannot_be_searched_says_why() {
 <at: timestamp> | 2026-11-01..2026-11-30 | write `2026-11-22T08:00Z..2026-11-22T18:00Z/15min`
 <at: time> | 080000..180000 | write `08:00..18:00/15min`
 <id: int> | 2026-11-01..2026-11-30 | write `1..1000`
+<id: uint> | 2026-11-01..2026-11-30 | write `1..1000`
+<day: date> | 1..9 | write `2026-11-01..2026-11-30`
+<at: datetime> | 08:00..18:00 | write `2026-11-22T08:00..2026-11-22T18:00/15min`
 <on: bool> | 0..1 | both values are tried
 <at> | 2026-11-22T09:00..2026-11-22T09:00Z | write both in one form
 <at> | 08:00..09:00/0s | longer than zero
 <at> | 08:00..09:00/often | is not a duration
+<at> | 08:00..09:00/1mo | is not a duration
+<at> | 08:00..09:00/-1s | is not a duration
+<at> | 08:00..09:00/99999999999999999999s | is not a duration
 <at> | 2000-01-01T00:00:00..2026-01-01T00:00:00 | more than 50000000 texts
 <day> | 2026-02-29..2026-12-31 | cannot read `2026-02-29..2026-12-31`
 <day> | 2026-1-1..2026-12-31 | cannot read `2026-1-1..2026-12-31`

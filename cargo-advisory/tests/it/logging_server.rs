@@ -1,9 +1,10 @@
 //! A server that logs waits, and `cargo advisory log`.
 
 use crate::live_view::does;
-use crate::programs::{Said, run_at};
+use crate::programs::{Said, advisory, file, run_at};
 use advisory_tests::{OwnServer, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -126,4 +127,10 @@ pub(crate) fn spawn(words: &[&str], stdin: Stdio) -> Child {
 
 pub(crate) async fn log(words: &[&str]) -> Said {
     run_at("", &[&["log"], words].concat()).await
+}
+
+/// The report on a log as JSON. The name is that of its file.
+pub(crate) fn log_json(name: &str, text: &str) -> Value {
+    let said = advisory(&["log", &file(name, text), "--format", "json"]).exits(0);
+    serde_json::from_str(&said.out).unwrap()
 }

@@ -52,6 +52,8 @@ mod log;
 mod log_follow;
 mod log_input;
 mod log_language;
+mod log_records;
+mod log_waits;
 mod logging_server;
 mod migration;
 mod programs;

@@ -4,8 +4,8 @@ use advisory_pattern::{Permits, Record};
 use serde_json::Value;
 
 use crate::programs::{
-    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, file, inventory,
-    program_of, site,
+    Said, advisory, assert_has, assert_has_all, assert_lacks, booking_service, cases, file,
+    inventory, program_of, site,
 };
 use crate::records::declared;
 
@@ -281,6 +281,33 @@ fn the_same_values_in_another_order_are_another_key() {
     let [from, to] = ["account:<from: int>", "account:<to: int>"];
     let (old, new) = (keys("pay", &[from, to]), keys("pay", &[to, from]));
     becomes(old, new, 0);
+}
+
+#[test]
+fn only_a_value_that_both_releases_name_can_have_moved() {
+    let table = "\
+a b | a b | 0
+a b | b a | 1
+a b | a c | 0
+a b | x y | 0
+a b | b c | 1
+a a | a b | 1
+a b | c c | 1
+a a | c c | 0
+req.room req.day | room day | 0
+req.room req.day | day room | 1
+from.id to.id | source.id target.id | 0
+from.id to.id | to.id from.id | 1
+a.x b.y | c.y d.y | 0
+c.y d.y | a.y b.x | 0
+r.a r.a r.b | b b a | 1";
+    let book = |values: &str| {
+        let values = values.split(' ').map(|value| format!("<{value}: int>"));
+        function("book", &values.collect::<Vec<_>>().join(":"))
+    };
+    for [old, new, code] in cases(table) {
+        becomes(book(old), book(new), code.parse().unwrap());
+    }
 }
 
 #[test]
