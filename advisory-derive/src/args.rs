@@ -12,15 +12,15 @@ use crate::function::mentions;
 use crate::tokens::{is_punct, split_at_commas};
 use advisory_pattern::{Derivation, Permits};
 use argument::{Argument, Known, name_of, value_of};
-use choice::{Isolation, Scope};
+use choice::{Isolation, Scope, mode, nested};
 use duration::{Duration, KEEP, MAX_HOLD, POLL, POLL_MAX, RENEW, TTL, Wait, wait};
 use key::{KeyArg, key, keys, lease_key, with};
 use proc_macro2::{Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::quote;
+use std::fmt::Display;
 use syn::{LitInt, LitStr};
 use value::{
-    AtArg, PermitsArg, at, conversion, expression, ident, label, number, overlap, permits, reason,
-    returned, string, tables,
+    AtArg, at, conversion, ident, label, number, overlap, permits, reason, returned, string, tables,
 };
 
 /// The maximum number of locks of a call, by default: all sessions of the server share its lock
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     is_shared: Option<bool>,
     pub(crate) poll: Option<Duration>,
     pub(crate) poll_max: Option<Duration>,
-    pub(crate) permits: Option<PermitsArg>,
+    pub(crate) permits: Option<(Permits, TokenStream)>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) isolation: Option<Isolation>,
     /// The rows that decide at which node the lock is taken.
@@ -96,7 +96,7 @@ impl Args {
     }
 
     pub(crate) fn permits(&self) -> Option<Permits> {
-        self.permits.as_ref().map(PermitsArg::recorded)
+        self.permits.as_ref().map(|(permits, _)| permits.clone())
     }
 
     pub(crate) fn derivation(&self) -> Derivation {
@@ -117,7 +117,7 @@ impl Args {
 
     /// Returns whether an argument other than the key contains this name.
     pub(crate) fn mention(&self, name: &str) -> bool {
-        let permits = self.permits.as_ref().and_then(PermitsArg::expression);
+        let permits = self.permits.as_ref().map(|(_, written)| written);
         let value = self.at.as_ref().map(|at| &at.value);
         let expressions = [
             &self.on_held,
@@ -131,11 +131,10 @@ impl Args {
         expressions.any(|expression| mentions(expression, name))
     }
 
-    pub(crate) fn refuse(&self, unfit: &[(&str, &str)], errors: &mut Errors) {
-        for (name, message) in unfit {
-            if let Some(span) = self.span(name) {
-                errors.at(span, message);
-            }
+    /// Reports the argument of this name, if it was given.
+    pub(crate) fn refuse(&self, name: &str, message: impl Display, errors: &mut Errors) {
+        if let Some(span) = self.span(name) {
+            errors.at(span, message);
         }
     }
 
@@ -213,7 +212,7 @@ impl Args {
         if known.names.contains(&"guards") && !args.has("guards") {
             // Without a table there is nothing that the lock could be redundant to.
             let message = "`allow_redundant` has no effect without `guards`: name the tables there, or leave `allow_redundant` out";
-            args.refuse(&[("allow_redundant", message)], errors);
+            args.refuse("allow_redundant", message, errors);
         }
         args
     }
@@ -234,45 +233,34 @@ impl Args {
             "component" => argument.set(&mut self.component, string),
             "allow_ambiguous" => argument.set(&mut self.allow_ambiguous, reason),
             "derivation" => {
-                let derivations = Derivation::ALL.map(|known| (known.name(), known));
-                argument.set_choice(&mut self.derivation, derivations);
+                argument.set_choice(&mut self.derivation, Derivation::ALL, Derivation::name);
             }
             "guards" => argument.set(&mut self.guards, tables),
             "allow_redundant" => argument.set(&mut self.allow_redundant, reason),
-            "pool" => argument.set(&mut self.pool, expression),
-            "conn" => argument.set(&mut self.conn, expression),
+            "pool" => argument.set_expression(&mut self.pool),
+            "conn" => argument.set_expression(&mut self.conn),
             "wait" => argument.set(&mut self.wait, wait),
             "on_held" => argument.set(&mut self.on_held, returned),
             "on_done" => argument.set(&mut self.on_done, returned),
             "err" => argument.set(&mut self.err, conversion),
             "handle" => argument.set(&mut self.handle, ident),
-            "scope" => {
-                let scopes = Scope::ALL.map(|scope| (scope.name(), scope));
-                argument.set_choice(&mut self.scope, scopes);
-            }
-            "mode" => {
-                let modes = [("exclusive", false), ("shared", true)];
-                argument.set_choice(&mut self.is_shared, modes);
-            }
+            "scope" => argument.set_choice(&mut self.scope, Scope::ALL, Scope::name),
+            "mode" => argument.set_choice(&mut self.is_shared, [false, true], mode),
             "poll" => argument.set_time(&mut self.poll, &POLL),
             "poll_max" => argument.set_time(&mut self.poll_max, &POLL_MAX),
             "permits" => argument.set(&mut self.permits, permits),
             "max_hold" => argument.set_time(&mut self.max_hold, &MAX_HOLD),
             "isolation" => {
-                let levels = Isolation::ALL.map(|level| (level.name(), level));
-                argument.set_choice(&mut self.isolation, levels);
+                argument.set_choice(&mut self.isolation, Isolation::ALL, Isolation::name);
             }
             "at" => argument.set(&mut self.at, at),
-            "nested" => {
-                let answers = [("allow", false), ("refuse", true)];
-                argument.set_choice(&mut self.refuses_nested, answers);
-            }
+            "nested" => argument.set_choice(&mut self.refuses_nested, [false, true], nested),
             "queue" => argument.set(&mut self.queue, number),
             "max_keys" => argument.set(&mut self.max_keys, number),
             "ttl" => argument.set_time(&mut self.ttl, &TTL),
             "renew" => argument.set_time(&mut self.renew, &RENEW),
             "keep" => argument.set_time(&mut self.keep, &KEEP),
-            "crate" => argument.set(&mut self.krate, expression),
+            "crate" => argument.set_expression(&mut self.krate),
             _ => argument.not_implemented(),
         }
     }
@@ -334,7 +322,31 @@ mod tests {
     use super::separate;
     use crate::attribute::Attribute;
     use crate::errors::Errors;
-    use crate::written::rows;
+    use crate::written::{messages, rows};
+
+    #[test]
+    fn an_argument_has_the_message_that_helps_most() {
+        for [args, wanted] in rows(
+            r#"
+            7, wait = "5s" => write `key = 7`
+            7, 8 => write `key = (7, 8)`
+            key "job" "more" => write `key = …`
+            key = 7, lease => unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`
+            key = 7, mode = &shared => `mode` must be `"exclusive"` or `"shared"`
+            key = 7, wait = true => write `wait = "forever"`
+            key = 7, wait = 1.5 => `1.5` is not a duration: expected `"never"`, `"forever"`, a time such as `"500ms"`, `"5s"`, `"2m"` or `"1h"`, or a `Duration`
+            key = 7, wait = "2147483648ms" => `"2147483648ms"` is longer than the server's limit of 24 days: write `wait = "forever"`
+            key = 7, wait = "2147483647ms" =>
+            key = 7, wait = block =>
+            key = 7, wait = self.wait =>
+        "#,
+        ) {
+            let messages = messages(&format!(
+                "#[advisory_lock({args})] async fn run(conn: &mut C) -> QueryResult<()> {{ Ok(()) }}"
+            ));
+            assert_eq!(messages.join(" and "), wanted, "{args}");
+        }
+    }
 
     #[test]
     fn a_missing_comma_is_found_and_the_arguments_after_it_are_read() {

@@ -56,6 +56,8 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
     let mut earlier_locks = SITE_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     // An outer macro can expand the same tokens twice.
     earlier_locks.retain(|earlier| earlier.call_site != call_site);
+    let is_here = |other: &&SiteLock| other.call_site.krate == call_site.krate;
+    let is_other = |other: &&SiteLock| is_here(other) && other.call_site != call_site;
     for known in &site.keys {
         let Some(key) = known.key.clone() else {
             continue;
@@ -81,14 +83,10 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
                 name.is_some()
                     || can_be_equal(site_lock.prefix.as_deref(), earlier.prefix.as_deref())
             })
-            .find_map(|earlier| {
-                let is_other =
-                    earlier.call_site.krate == call_site.krate && earlier.call_site != call_site;
-                is_other.then(|| Some((earlier, site_lock.lock.collision(&earlier.lock)?)))?
-            });
+            .filter(is_other)
+            .find_map(|earlier| Some((earlier, site_lock.lock.collision(&earlier.lock)?)));
         if let Some((earlier, collision)) = found {
             let form = site_lock.lock.form();
-            let is_here = |other: &&SiteLock| other.call_site.krate == call_site.krate;
             let mut here = earlier_locks.iter().filter(is_here);
             if let Some(first) = here.find(|other| other.reported.as_ref() == Some(&form)) {
                 let is_same = |other: &&SiteLock| {
@@ -102,11 +100,8 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
             }
             let there = &earlier.call_site;
             let (one, other) = (site_lock.side(), earlier.side());
-            let others = earlier_locks.iter().filter(|other| {
-                other.call_site.krate == call_site.krate
-                    && other.call_site != call_site
-                    && other.call_site != *there
-            });
+            let others = earlier_locks.iter().filter(is_other);
+            let others = others.filter(|other| other.call_site != *there);
             let others = others.map(|other| &other.lock);
             let advice = advice(&collision, &one, &other, others);
             errors.at(
@@ -122,7 +117,8 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
             site_lock.reported = Some(form);
         } else if let Some(there) = earlier_locks
             .iter()
-            .find(|earlier| site_lock.is_at_another_node(earlier))
+            .filter(|earlier| site_lock.is_at_another_node(earlier))
+            .find(is_other)
         {
             errors.at(known.span, at_another_node(there, &site_lock));
         }
@@ -155,12 +151,9 @@ fn at_another_node(there: &SiteLock, here: &SiteLock) -> String {
 }
 
 impl SiteLock {
-    /// Returns whether the other site takes the same lock, but only one of them at the node of
-    /// rows.
+    /// Returns whether another site takes the same lock, but only one of them at the node of rows.
     fn is_at_another_node(&self, other: &Self) -> bool {
         matches!((self.is_at, other.is_at), (Some(here), Some(there)) if here != there)
-            && self.call_site.krate == other.call_site.krate
-            && self.call_site != other.call_site
             && self.lock.name().is_some()
             && self.lock.name() == other.lock.name()
             && self.written == other.written

@@ -1,7 +1,7 @@
 //! `#[derive(KeyPart)]`: a newtype, or an enum without fields, as a value in a key.
 
+use crate::args::Args;
 use crate::args::argument::Known;
-use crate::args::{Args, runtime};
 use crate::derive_input;
 use crate::errors::Errors;
 use crate::key_pattern::names::last_name;
@@ -14,15 +14,10 @@ use syn::{Data, LitStr, ext::IdentExt};
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let input = derive_input::parse(input, errors)?;
     let name = &input.ident;
-    let krate = match derive_input::attribute(&input.attrs, "key_part")
-        .and_then(|attribute| attribute.meta.require_list().ok())
-    {
-        Some(list) => {
-            let known = Known::only(&["crate"]);
-            Args::parse(list.tokens.clone(), known, errors).runtime()
-        }
-        None => runtime(None),
-    };
+    let list = derive_input::attribute(&input.attrs, "key_part")
+        .and_then(|attribute| attribute.meta.require_list().ok());
+    let written = list.map_or_else(TokenStream::new, |list| list.tokens.clone());
+    let krate = Args::parse(written, Known::only(&["crate"]), errors).runtime();
     let (generics, arguments, bounds) = input.generics.split_for_impl();
     let (shape, render) = match &input.data {
         Data::Struct(data) if data.fields.len() == 1 => {

@@ -1,7 +1,7 @@
 //! The record of a lock site in the program: a static of flat bytes in a separate section.
 
 use crate::args::Args;
-use crate::args::choice::Isolation;
+use crate::args::choice::{Isolation, mode};
 use crate::args::duration::{Duration, Wait};
 use crate::collisions;
 use crate::errors::Errors;
@@ -30,11 +30,6 @@ pub(crate) fn emit(site: SiteFacts, args: &Args, errors: &mut Errors) -> TokenSt
         .map(|known| (known.written, encode_key(known.key.as_ref())))
         .unzip();
     let text = |text: &Option<LitStr>| text.as_ref().map(LitStr::value);
-    let mode = if args.is_shared() {
-        "shared"
-    } else {
-        "exclusive"
-    };
     let record = Record {
         kind: site.kind.name().to_owned(),
         name: args.name(),
@@ -45,7 +40,7 @@ pub(crate) fn emit(site: SiteFacts, args: &Args, errors: &mut Errors) -> TokenSt
         with: site.with,
         derivation: args.derivation().name().to_owned(),
         scope: site.kind.scope().to_owned(),
-        mode: mode.to_owned(),
+        mode: mode(args.is_shared()).to_owned(),
         wait: args.wait.as_ref().map(Wait::written).map(str::to_owned),
         poll: time(args.poll.as_ref()),
         permits: args.permits(),

@@ -52,8 +52,8 @@ pub trait Driver: Send + Sized {
         query: &str,
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
-    /// Sends a message, if it is not empty, and then a query, without waiting in between if the
-    /// connection can. Returns the number of rows of the query; the outer error is the message's.
+    /// Sends a message and then a query, without waiting in between if the connection can. Returns
+    /// the number of rows of the query; the outer error is the message's.
     fn execute_and_query(
         &mut self,
         message: &str,

@@ -49,7 +49,7 @@ pub use std::{boxed::Box, string::String, vec::Vec};
 pub use {
     crate::error::{Fallible, ProductError, never},
     crate::holding::{Handle, OfDeclaredLock},
-    crate::lock::PoolPoll,
+    crate::lock::{PoolPoll, acquire as acquire_at, begin as begin_at},
     crate::request::{Isolation, Wait, keyed},
     convert::returns,
     key_slices::Keys,
@@ -67,11 +67,11 @@ macro_rules! __record {
     ($rest:literal $before:literal $after:literal) => {
         $crate::__record!(@
             $rest + $crate::__private::core::module_path!().len(),
-            $crate::__private::bytes($crate::__private::core::concat!(
+            $crate::__private::bytes(&[$crate::__private::core::concat!(
                 $before,
                 $crate::__private::core::module_path!(),
                 $after
-            ))
+            )])
         );
     };
     (@ $length:expr, $bytes:expr) => {
@@ -105,23 +105,29 @@ macro_rules! __claim_record {
             );
             $crate::__record!(@
                 $crate::__private::claim::length(TEXTS.as_flattened()),
-                $crate::__private::claim::bytes(TEXTS.as_flattened())
+                $crate::__private::bytes(TEXTS.as_flattened())
             );
         };
     };
 }
 
-/// The bytes of a text of this length.
+/// The texts, one after the other.
 ///
 /// # Panics
 ///
-/// While compiling, if the text has another length.
+/// While compiling, if they are not as long as the array.
 #[must_use]
-pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
-    match text.as_bytes().first_chunk() {
-        Some(bytes) if text.len() == N => *bytes,
-        _ => panic!("a record is as long as its text"),
+pub const fn bytes<const N: usize>(mut texts: &[&str]) -> [u8; N] {
+    let (mut all, mut at) = ([0; N], 0);
+    while let [text, rest @ ..] = texts {
+        let (_, unwritten) = all.split_at_mut(at);
+        let (place, _) = unwritten.split_at_mut(text.len());
+        place.copy_from_slice(text.as_bytes());
+        at += text.len();
+        texts = rest;
     }
+    assert!(at == N, "a record is as long as its texts");
+    all
 }
 
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -268,25 +274,6 @@ pub mod claim {
             texts = rest;
         }
         length
-    }
-
-    /// The texts, one after the other.
-    ///
-    /// # Panics
-    ///
-    /// While compiling, if they are not as long as the array.
-    #[must_use]
-    pub const fn bytes<const N: usize>(mut texts: &[&str]) -> [u8; N] {
-        let (mut all, mut at) = ([0; N], 0);
-        while let [text, rest @ ..] = texts {
-            let (_, unwritten) = all.split_at_mut(at);
-            let (place, _) = unwritten.split_at_mut(text.len());
-            place.copy_from_slice(text.as_bytes());
-            at += text.len();
-            texts = rest;
-        }
-        assert!(at == N, "a record is as long as its texts");
-        all
     }
 }
 

@@ -35,9 +35,7 @@ impl Error {
 #[cfg(feature = "diesel-async")]
 impl lease::Error {
     /// Finds a lease's error in an error of another type, by its chain of sources, as
-    /// [`advisory_runtime::Error::find`] does for a lock's.
-    ///
-    /// [`advisory_runtime::Error::find`]: crate::Error::find
+    /// [`advisory_runtime::Error::find`](Error::find) does for a lock's.
     #[must_use]
     pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e, Self>> {
         find(error)
@@ -46,9 +44,7 @@ impl lease::Error {
 
 impl claim::Error {
     /// Finds a claim's error in an error of another type, by its chain of sources, as
-    /// [`advisory_runtime::Error::find`] does for a lock's.
-    ///
-    /// [`advisory_runtime::Error::find`]: crate::Error::find
+    /// [`advisory_runtime::Error::find`](Error::find) does for a lock's.
     #[must_use]
     pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<ErrorRef<'e, Self>> {
         find(error)

@@ -72,58 +72,19 @@ impl fmt::Display for Key {
 ///
 /// It escapes `%` and `:` (`%25`, `%3A`), so that each `:` in a rendered key is one of the pattern,
 /// and two different argument lists never share a key. It also applies the placeholder's filters.
-///
-/// ```
-/// use advisory_runtime::{KeyPart, KeyText, shape};
-///
-/// /// An account has one key, with or without spaces in its number.
-/// struct Iban(String);
-///
-/// impl KeyPart for Iban {
-///     type Shape = shape::Text;
-///
-///     fn render(&self, text: &mut KeyText<'_>) {
-///         for group in self.0.split_whitespace() {
-///             text.push_str(group);
-///         }
-///     }
-/// }
-/// ```
+/// [`KeyPart`] has an example.
 pub struct KeyText<'a> {
     out: &'a mut dyn FnMut(&str),
-    filters: Filters,
+    filters: &'a [Filter],
     /// Spaces that `trim` holds back: written if more text follows, dropped at the end.
     spaces: usize,
     started: bool,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Filters {
-    trim: bool,
-    lower: bool,
-    raw: bool,
-}
-
-impl Filters {
-    fn of(filters: &[Filter]) -> Self {
-        let mut flags = Self::default();
-        for filter in filters {
-            match filter {
-                Filter::Trim => flags.trim = true,
-                Filter::Lower => flags.lower = true,
-                Filter::Raw => flags.raw = true,
-                // The value is wrapped for it.
-                Filter::Display => {}
-            }
-        }
-        flags
-    }
-}
-
 impl KeyText<'_> {
     /// Appends text.
     pub fn push_str(&mut self, text: &str) {
-        if !self.filters.trim {
+        if !self.filters.contains(&Filter::Trim) {
             return self.unescaped(text);
         }
         let text = if self.started {
@@ -144,7 +105,7 @@ impl KeyText<'_> {
 
     /// Appends digits, which need no escape. Searching them would cost a third of the hash.
     pub(crate) fn push_digits(&mut self, digits: &Digits) {
-        if self.filters.trim || self.filters.lower {
+        if self.filters.contains(&Filter::Trim) || self.filters.contains(&Filter::Lower) {
             self.push_str(digits.as_str());
         } else {
             (self.out)(digits.as_str());
@@ -152,7 +113,7 @@ impl KeyText<'_> {
     }
 
     fn unescaped(&mut self, text: &str) {
-        let (raw, out) = (self.filters.raw, &mut *self.out);
+        let (raw, out) = (self.filters.contains(&Filter::Raw), &mut *self.out);
         let mut escaped = |text: &str| {
             if raw {
                 out(text);
@@ -160,7 +121,7 @@ impl KeyText<'_> {
                 escape::escape(text, &mut *out);
             }
         };
-        if self.filters.lower {
+        if self.filters.contains(&Filter::Lower) {
             escape::lower(text, escaped);
         } else {
             escaped(text);
@@ -255,41 +216,38 @@ pub(crate) fn raw_text<T: KeyPart + ?Sized>(value: &T) -> String {
     text.into_text()
 }
 
-/// Renders one key: into its derivation, without storing the text, or into a text.
+/// Renders one key: into its derivation, and into a text where one is needed.
 #[doc(hidden)]
-pub struct KeyWriter(Sink);
-
-enum Sink {
-    Hash(Hasher),
-    /// The text, while rendered keys are shown.
-    Both(Hasher, String),
-    Text(String),
+pub struct KeyWriter {
+    /// `None` for the text alone.
+    hasher: Option<Hasher>,
+    /// `Some` for the text alone, and while rendered keys are shown.
+    rendered: Option<String>,
 }
 
 impl KeyWriter {
     #[must_use]
     pub fn new(derivation: Derivation) -> Self {
-        let hasher = Hasher::new(derivation);
-        if rendered::is_kept() {
-            Self(Sink::Both(hasher, String::new()))
-        } else {
-            Self(Sink::Hash(hasher))
+        Self {
+            hasher: Some(Hasher::new(derivation)),
+            rendered: rendered::is_kept().then(String::new),
         }
     }
 
     #[must_use]
     pub const fn text_only() -> Self {
-        Self(Sink::Text(String::new()))
+        Self {
+            hasher: None,
+            rendered: Some(String::new()),
+        }
     }
 
     pub fn text(&mut self, text: &str) {
-        match &mut self.0 {
-            Sink::Hash(hasher) => hasher.write(text),
-            Sink::Both(hasher, rendered) => {
-                hasher.write(text);
-                rendered.push_str(text);
-            }
-            Sink::Text(rendered) => rendered.push_str(text),
+        if let Some(hasher) = &mut self.hasher {
+            hasher.write(text);
+        }
+        if let Some(rendered) = &mut self.rendered {
+            rendered.push_str(text);
         }
     }
 
@@ -328,7 +286,7 @@ impl KeyWriter {
         let mut out = |text: &str| self.text(text);
         value.render(&mut KeyText {
             out: &mut out,
-            filters: Filters::of(filters),
+            filters,
             spaces: 0,
             started: false,
         });
@@ -336,29 +294,22 @@ impl KeyWriter {
 
     #[must_use]
     pub fn finish(self) -> Key {
-        match self.0 {
-            Sink::Hash(hasher) => Key::BigInt(hasher.finish()),
-            Sink::Both(hasher, text) => {
-                let key = Key::BigInt(hasher.finish());
-                rendered::remember(key, text);
-                key
-            }
-            Sink::Text(rendered) => Key::BigInt(Derivation::Sha256.key(&rendered)),
+        // A writer of the text alone is never finished.
+        let key = Key::BigInt(self.hasher.map_or(0, Hasher::finish));
+        if let Some(text) = self.rendered {
+            rendered::remember(key, text);
         }
+        key
     }
 
     /// The pair of this first half and a second half that is derived from the text.
     #[must_use]
     pub fn finish_pair(self, first: i32) -> Key {
-        match self.0 {
-            Sink::Hash(hasher) => Key::IntInt(first, hasher.finish_half()),
-            Sink::Both(hasher, text) => {
-                let key = Key::IntInt(first, hasher.finish_half());
-                rendered::remember(key, pair_text(first, &text));
-                key
-            }
-            Sink::Text(rendered) => Key::IntInt(first, Derivation::Hashtext.half(&rendered)),
+        let key = Key::IntInt(first, self.hasher.map_or(0, Hasher::finish_half));
+        if let Some(text) = self.rendered {
+            rendered::remember(key, pair_text(first, &text));
         }
+        key
     }
 
     #[must_use]
@@ -368,9 +319,6 @@ impl KeyWriter {
 
     #[must_use]
     pub fn into_text(self) -> String {
-        match self.0 {
-            Sink::Hash(_) => String::new(),
-            Sink::Both(_, rendered) | Sink::Text(rendered) => rendered,
-        }
+        self.rendered.unwrap_or_default()
     }
 }

@@ -171,8 +171,5 @@ pub mod __private {
 
     /// Qualifies plain SQL like the library's own.
     #[cfg(feature = "diesel-async")]
-    #[must_use]
-    pub fn qualify(sql: &str) -> String {
-        crate::sql::qualify::qualify(sql)
-    }
+    pub use crate::sql::qualify::qualify;
 }

@@ -19,7 +19,8 @@ mod pool_poll;
 mod queue;
 mod way;
 
-pub(crate) use begin::{acquire, begin, lock, try_lock};
+pub use begin::{acquire, begin};
+pub(crate) use begin::{lock, try_lock};
 #[cfg(feature = "diesel-async")]
 use finish::exceed;
 use finish::finish;

@@ -3,6 +3,8 @@
 mod distributed_rows;
 mod origin;
 
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::lock_name;
 use crate::key::{Key, KeyPart, LockKey};
 use crate::observe::Telemetry;
@@ -79,8 +81,6 @@ impl Request {
     /// Asks for the locks on several keys. They are taken in the order of their numbers, so two
     /// requests for the same keys never deadlock; duplicates count once. A request without keys is
     /// refused ([`Error::NoKeys`]).
-    ///
-    /// [`Error::NoKeys`]: crate::Error::NoKeys
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn all<K: LockKey>(keys: impl IntoIterator<Item = K>) -> Self {
         let keys: Vec<_> = keys.into_iter().map(|key| keyed(&key)).collect();
@@ -128,8 +128,6 @@ impl Request {
     /// and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
     ///
     /// This method has no effect on a request with [`permits`](Self::permits).
-    ///
-    /// [`Error::Deadlock`]: crate::Error::Deadlock
     pub fn shared(mut self) -> Self {
         if self.permits.is_empty() {
             self.mode = Mode::Shared;
@@ -151,9 +149,6 @@ impl Request {
     ///
     /// A request with permits must have one key; several are refused ([`Error::TooManyKeys`]). Its
     /// guard gives no [`Holding`](crate::Holding), since several bodies can run at once.
-    ///
-    /// [`Error::InvalidPermits`]: crate::Error::InvalidPermits
-    /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
     pub fn permits(mut self, permits: impl TryInto<i128>) -> Self {
         // Only a `u128` may not fit.
         let permits = permits.try_into().unwrap_or(i128::MAX);
@@ -171,8 +166,6 @@ impl Request {
     /// Bounds the acquisition of all keys together. If the server does not answer at all, an async
     /// call closes its connection and returns [`Error::TimedOut`] within five seconds after this
     /// time: see [`cancellation`](crate::guide::cancellation#when-the-network-stops).
-    ///
-    /// [`Error::TimedOut`]: crate::Error::TimedOut
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
         self
@@ -215,8 +208,6 @@ impl Request {
 
     /// Refuses the call inside an open transaction ([`Error::InTransaction`]), where the lock would
     /// outlive it.
-    ///
-    /// [`Error::InTransaction`]: crate::Error::InTransaction
     pub fn refuse_nested(mut self) -> Self {
         self.refuses_nested = true;
         self
@@ -253,8 +244,6 @@ impl Request {
     ///
     /// A statement that never ends is not bounded before 17, nor in a transaction that was open
     /// before the call: set `statement_timeout`.
-    ///
-    /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self
@@ -442,7 +431,7 @@ pub enum Wait {
     #[default]
     Session,
     /// Not at all (`pg_try_advisory_*`). If the lock is held, the call returns
-    /// [`Error::NotAvailable`](crate::Error::NotAvailable).
+    /// [`Error::NotAvailable`].
     Never,
     /// At most this long for all keys together, by the server's clock, rounded up to whole
     /// milliseconds. Zero is [`Wait::Never`]; more than 24 days count as 24 days.

@@ -18,7 +18,7 @@ pub(crate) mod own_locks;
 pub(crate) mod probe;
 #[cfg_attr(
     not(feature = "diesel-async"),
-    allow(dead_code, reason = "leases need all of it")
+    allow(dead_code, unreachable_pub, reason = "leases need all of it")
 )]
 pub(crate) mod qualify;
 pub(crate) mod try_lock;

@@ -23,6 +23,8 @@
 //! ```
 
 use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
+#[cfg(doc)]
+use crate::{Isolation, Wait};
 
 /// Opens a transaction that holds the advisory lock on a key, or on several.
 ///
@@ -57,17 +59,10 @@ use crate::{Connection, Error, LockGuard, LockInfo, Request, lock};
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes
-/// the connection, and with it the transaction around a nested call. No lock, no open transaction
-/// and, without a pooler, no waiter is left. A pool replaces the connection; on a connection of
-/// your own, every further call fails with [`Error::BrokenConnection`]. Between two tries of
-/// [`Request::poll`], a drop leaves the connection open. See
-/// [`cancellation`](crate::guide::cancellation).
-///
-/// [`Isolation::RepeatableRead`]: crate::Isolation::RepeatableRead
-/// [`Isolation::Serializable`]: crate::Isolation::Serializable
-/// [`Wait::For`]: crate::Wait::For
-/// [`Wait::Never`]: crate::Wait::Never
+/// Not cancel safe for the connection: dropping the future closes it, as dropping the [`LockGuard`]
+/// does, and with it the transaction around a nested call. No lock, no open transaction and,
+/// without a pooler, no waiter is left. Between two tries of [`Request::poll`], a drop leaves the
+/// connection open. See [`cancellation`](crate::guide::cancellation).
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn begin<C: Connection>(
     conn: &mut C,
@@ -89,7 +84,7 @@ pub fn begin<C: Connection>(
 /// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`,
 /// `SELECT pg_advisory_xact_lock(key)` and `RELEASE SAVEPOINT` in one message. The `SET` does
 /// nothing under READ COMMITTED, and fails at the stricter levels, where the snapshot is older than
-/// the lock. [`Wait::Never`](crate::Wait::Never) sends the query of [`try_lock`].
+/// the lock. [`Wait::Never`] sends the query of [`try_lock`].
 ///
 /// Held until the transaction ends, or until a savepoint around the call is rolled back.
 /// [`Request::max_hold`] has no body to bound: it only limits, at the server, how long the client
@@ -105,7 +100,7 @@ pub fn begin<C: Connection>(
 /// those of [`begin`].
 ///
 /// After an error the savepoint is rolled back: no lock of this call is held, and the transaction
-/// goes on. With [`Wait::Never`](crate::Wait::Never) and one key there is no savepoint, and
+/// goes on. With [`Wait::Never`] and one key there is no savepoint, and
 /// [`Error::Database`] leaves a failed transaction.
 ///
 /// # Examples

@@ -236,6 +236,11 @@ impl Argument<'_> {
         self.errors.at(self.name.span(), message);
     }
 
+    /// Sets the field to any value, which the compiler checks.
+    pub(crate) fn set_expression(self, field: &mut Option<TokenStream>) {
+        self.set(field, |value, _, _| Some(value));
+    }
+
     pub(crate) fn set_time(self, field: &mut Option<Duration>, messages: &Messages) {
         self.set(field, |value, name, errors| {
             messages.time(value, name, errors)
@@ -245,10 +250,11 @@ impl Argument<'_> {
     pub(crate) fn set_choice<T: Copy, const N: usize>(
         self,
         field: &mut Option<T>,
-        meanings: [(&'static str, T); N],
+        all: [T; N],
+        word: fn(T) -> &'static str,
     ) {
         self.set(field, |value, name, errors| {
-            choice(&value, name, meanings, errors)
+            choice(&value, name, all, word, errors)
         });
     }
 

@@ -1,6 +1,4 @@
 //! Arguments that take one of a few quoted words.
-//!
-//! Each word is listed with its meaning, so that no word is accepted and then read as another one.
 
 use super::value::listed;
 use crate::errors::Errors;
@@ -51,10 +49,22 @@ impl Isolation {
     }
 }
 
+/// The word of a `mode`, by whether it is shared.
+pub(crate) const fn mode(is_shared: bool) -> &'static str {
+    if is_shared { "shared" } else { "exclusive" }
+}
+
+/// The word of a `nested`, by whether it refuses.
+pub(crate) const fn nested(refuses: bool) -> &'static str {
+    if refuses { "refuse" } else { "allow" }
+}
+
+/// The one of `all` that the value's `word` means.
 pub(crate) fn choice<T: Copy, const N: usize>(
     value: &TokenStream,
     name: &Ident,
-    meanings: [(&'static str, T); N],
+    all: [T; N],
+    word: fn(T) -> &'static str,
     errors: &mut Errors,
 ) -> Option<T> {
     let is_path = |token: TokenTree| matches!(token, TokenTree::Ident(_)) || is_punct(&token, ':');
@@ -63,17 +73,16 @@ pub(crate) fn choice<T: Copy, const N: usize>(
         Some(TokenTree::Ident(word)) if value.clone().into_iter().all(is_path) => Some(word),
         _ => None,
     };
+    let words = all.map(word);
     let (given, span) = if let Some(word) = &unquoted {
         (word.to_string(), first_span(value))
     } else if let Ok(literal) = syn::parse2::<LitStr>(value.clone()) {
         (literal.value(), literal.span())
     } else {
-        let expected = quoted(meanings.map(|(word, _)| word));
-        let wanted = format_args!("`{name}` must be {expected}");
+        let wanted = format_args!("`{name}` must be {}", quoted(words));
         return errors.refuse(first_span(value), wanted);
     };
-    let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
-        let words = meanings.map(|(word, _)| word);
+    let Some(meaning) = all.into_iter().find(|known| word(*known) == given) else {
         // Another derivation gives other numbers, so only its own other spellings are suggested.
         let close = if name == "derivation" {
             let plain = |word: &str| word.to_lowercase().replace(['-', '_', ' '], "");
@@ -82,15 +91,14 @@ pub(crate) fn choice<T: Copy, const N: usize>(
             let known = suggestion(&given).filter(|meant| words.contains(meant));
             known.or_else(|| advisory_pattern::closest(&given, words))
         };
-        let other = if name == "derivation" {
-            "; for another function, implement `LockKey`"
-        } else {
-            ""
-        };
         let hint = match close {
             _ if name == "scope" && given.eq_ignore_ascii_case("lease") => OF_LEASE.to_owned(),
             Some(close) => format!("did you mean `\"{close}\"`?"),
-            None => format!("expected {}{other}", quoted(words)),
+            None if name == "derivation" => format!(
+                "expected {}; for another function, implement `LockKey`",
+                quoted(words)
+            ),
+            None => format!("expected {}", quoted(words)),
         };
         return errors.refuse(
             span,
@@ -100,7 +108,7 @@ pub(crate) fn choice<T: Copy, const N: usize>(
     if unquoted.is_some() {
         return errors.refuse(span, format_args!("write `{name} = \"{given}\"`"));
     }
-    Some(*meaning)
+    Some(meaning)
 }
 
 fn suggestion(word: &str) -> Option<&'static str> {
@@ -119,18 +127,4 @@ fn suggestion(word: &str) -> Option<&'static str> {
 fn quoted<const N: usize>(words: [&str; N]) -> String {
     let quoted = words.map(|word| format!("\"{word}\""));
     listed(&quoted.each_ref().map(String::as_str))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::written::messages;
-
-    #[test]
-    fn a_value_that_is_no_word_has_one_message() {
-        let messages = messages(
-            "#[advisory_lock(key = 7, mode = &shared)] async fn run(conn: &mut C) -> QueryResult<()> { Ok(()) }",
-        );
-        let wanted = "`mode` must be `\"exclusive\"` or `\"shared\"`";
-        assert_eq!(messages, [wanted]);
-    }
 }

@@ -267,30 +267,3 @@ struct Longest(u64, &'static str);
 const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the server's limit of 24 days");
 /// A lease is for work that ends; a lock that never expires is not a lease.
 const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
-
-#[cfg(test)]
-mod tests {
-    use crate::written::{messages, rows};
-
-    #[test]
-    fn what_is_not_a_time_has_the_message_that_helps_most() {
-        let message = |wait: &str| {
-            let messages = messages(&format!(
-                "#[advisory_lock(key = 7, wait = {wait})] async fn run(conn: &mut C) -> QueryResult<()> {{ Ok(()) }}"
-            ));
-            messages.join(" and ")
-        };
-        for fits in ["\"2147483647ms\"", "block", "self.wait"] {
-            assert_eq!(message(fits), "", "{fits}");
-        }
-        for [wait, wanted] in rows(
-            r#"
-            true => write `wait = "forever"`
-            1.5 => `1.5` is not a duration: expected `"never"`, `"forever"`, a time such as `"500ms"`, `"5s"`, `"2m"` or `"1h"`, or a `Duration`
-            "2147483648ms" => `"2147483648ms"` is longer than the server's limit of 24 days: write `wait = "forever"`
-        "#,
-        ) {
-            assert_eq!(message(wait), wanted, "{wait}");
-        }
-    }
-}

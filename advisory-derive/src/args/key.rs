@@ -244,7 +244,6 @@ pub(crate) fn with(
 #[cfg(test)]
 mod tests {
     use super::unquoted_pattern;
-    use crate::written::{messages, rows};
 
     #[test]
     fn a_key_pattern_without_quotes_is_known() {
@@ -269,23 +268,6 @@ mod tests {
             let wanted = pattern
                 .map(|text| format!("a key pattern is a string literal: write `\"{text}\"`"));
             assert_eq!(found, wanted, "{written}");
-        }
-    }
-
-    #[test]
-    fn a_key_without_its_name_has_one_message() {
-        for [args, wanted] in rows(
-            r#"
-            7, wait = "5s" => write `key = 7`
-            7, 8 => write `key = (7, 8)`
-            key "job" "more" => write `key = …`
-            key = 7, lease => unknown argument `lease`: for a lease, write `#[advisory_lease(key = …, pool = …)]`
-        "#,
-        ) {
-            let messages = messages(&format!(
-                "#[advisory_lock({args})] async fn run(conn: &mut C) -> QueryResult<()> {{ Ok(()) }}"
-            ));
-            assert_eq!(messages, [wanted]);
         }
     }
 }

@@ -8,15 +8,6 @@ use std::fmt::Display;
 use syn::parse::Parse;
 use syn::{Lit, LitInt, LitStr};
 
-/// Any value, which the compiler checks.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the signature of the other values"
-)]
-pub(crate) fn expression(value: TokenStream, _: &Ident, _: &mut Errors) -> Option<TokenStream> {
-    Some(value)
-}
-
 pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
     let word: Option<Ident> = syn::parse2(value.clone()).ok();
     let wanted = match word {
@@ -59,42 +50,25 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     literal
 }
 
-/// `permits = 3`, or an expression.
-pub(crate) enum PermitsArg {
-    Number(u32),
-    Expression(TokenStream),
-}
-
-impl PermitsArg {
-    pub(crate) fn recorded(&self) -> Permits {
-        match self {
-            Self::Number(number) => Permits::Number(*number),
-            Self::Expression(expression) => Permits::Expression(spelled(expression)),
-        }
-    }
-
-    pub(crate) const fn expression(&self) -> Option<&TokenStream> {
-        match self {
-            Self::Number(_) => None,
-            Self::Expression(expression) => Some(expression),
-        }
-    }
-}
-
-pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<PermitsArg> {
+/// `permits = 3`, or an expression: as the record has it, and as it is written.
+pub(crate) fn permits(
+    value: TokenStream,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<(Permits, TokenStream)> {
     let number = |digits: &str| {
         let number = digits.trim().parse().ok();
         number.filter(|number| (1..=MOST_PERMITS).contains(number))
     };
     let wanted = match syn::parse2(value.clone()) {
         Ok(Lit::Int(literal)) => match number(literal.base10_digits()) {
-            Some(permits) => return Some(PermitsArg::Number(permits)),
+            Some(permits) => return Some((Permits::Number(permits), value)),
             None => None,
         },
         Ok(Lit::Str(quoted)) => number(&quoted.value()).map(|permits| permits.to_string()),
         // `-1` is a literal too.
         Ok(_) => None,
-        Err(_) => return Some(PermitsArg::Expression(value)),
+        Err(_) => return Some((Permits::Expression(spelled(&value)), value)),
     };
     let wanted = match wanted {
         Some(permits) => format!(": write `{name} = {permits}`"),

@@ -2,7 +2,7 @@
 
 use crate::args::argument::{Argument, Known, name_of, value_of};
 use crate::args::duration::{self, Duration};
-use crate::args::value::{expression, quoted_ident, read};
+use crate::args::value::{quoted_ident, read};
 use crate::errors::Errors;
 use crate::tokens::{first_span, split_at_commas};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
@@ -167,15 +167,15 @@ impl ClaimArgs {
 
     fn read(&mut self, argument: Argument<'_>) {
         match argument.name.to_string().as_str() {
-            "table" => argument.set(&mut self.table, expression),
+            "table" => argument.set_expression(&mut self.table),
             "key" => argument.set(&mut self.key, key),
             "order" => argument.set(&mut self.order, order),
             "ttl" => argument.set_time(&mut self.ttl, &duration::CLAIM),
             "renew" => argument.set_time(&mut self.renew, &duration::CLAIM),
             "locked_until" => argument.set(&mut self.locked_until, column),
             "locked_by" => argument.set(&mut self.locked_by, column),
-            "completed" => argument.set(&mut self.completed, expression),
-            "failed" => argument.set(&mut self.failed, expression),
+            "completed" => argument.set_expression(&mut self.completed),
+            "failed" => argument.set_expression(&mut self.failed),
             "completed_at" => argument.set(&mut self.completed_at, maybe_column),
             "failed_at" => argument.set(&mut self.failed_at, maybe_column),
             "error_message" => argument.set(&mut self.error_message, maybe_column),
@@ -185,7 +185,7 @@ impl ClaimArgs {
             "per" => argument.set(&mut self.per, per),
             "limit" => argument.set(&mut self.limit, at_least_one::<1>),
             "backoff" => argument.set(&mut self.backoff, backoff),
-            "crate" => argument.set(&mut self.krate, expression),
+            "crate" => argument.set_expression(&mut self.krate),
             _ => argument.not_implemented(),
         }
     }

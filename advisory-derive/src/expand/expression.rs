@@ -6,11 +6,9 @@ use quote::ToTokens;
 use syn::LitInt;
 
 pub(crate) fn with_values(with: &[(Ident, TokenStream)]) -> TokenStream {
-    let (names, values) = (
-        with.iter().map(|(name, _)| name),
-        with.iter().map(|(_, value)| value),
-    );
-    hygienic!(#(let #names = #values;)*)
+    let values = with.iter();
+    let values = values.map(|(name, value)| hygienic!(let #name = #value;));
+    values.collect()
 }
 
 /// The span at which the compiler reports that an expression has the wrong type.

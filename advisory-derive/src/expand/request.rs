@@ -5,13 +5,14 @@ use super::handle::{declared_places, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::{Duration, Wait};
-use crate::args::value::{AtArg, PermitsArg};
+use crate::args::value::AtArg;
 use crate::key_pattern::names::Names;
 use crate::key_pattern::{KeyPattern, writer};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
 use crate::site::lock::LockSite;
 use crate::tokens::hygienic;
+use advisory_pattern::Permits;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
@@ -62,10 +63,10 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
     options.extend(time("poll", &args.poll));
     options.extend(time("poll_max", &args.poll_max));
     match &args.permits {
-        Some(PermitsArg::Number(permits)) => {
+        Some((Permits::Number(permits), _)) => {
             options.extend(hygienic!(.permits(#permits)));
         }
-        Some(PermitsArg::Expression(permits)) => {
+        Some((Permits::Expression(_), permits)) => {
             // The compiler reports there that it is not an integer.
             let at = at_start(permits);
             let count = quote_spanned!(at=> #private::permits(#permits));

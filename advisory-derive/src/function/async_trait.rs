@@ -11,13 +11,8 @@ use syn::{GenericArgument, PathArguments, Type, TypeParamBound};
 
 /// The future's output and body, if the function has that form.
 pub(crate) fn future(output: &TokenStream, body: &Group) -> Option<(Type, Group)> {
-    let Type::Path(pin) = syn::parse2(output.clone()).ok()? else {
-        return None;
-    };
-    let Type::Path(pinned) = argument(&pin.path, "Pin")? else {
-        return None;
-    };
-    let Type::TraitObject(object) = argument(&pinned.path, "Box")? else {
+    let pin = syn::parse2(output.clone()).ok()?;
+    let Type::TraitObject(object) = argument(argument(&pin, "Pin")?, "Box")? else {
         return None;
     };
     let future = object.bounds.iter().find_map(|bound| match bound {
@@ -38,8 +33,9 @@ pub(crate) fn future(output: &TokenStream, body: &Group) -> Option<(Type, Group)
     Some((output, async_block(body)?))
 }
 
-fn argument<'a>(path: &'a syn::Path, name: &str) -> Option<&'a Type> {
-    let last = path.segments.last().filter(|last| last.ident == name)?;
+fn argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(ty) = ty else { return None };
+    let last = ty.path.segments.last().filter(|last| last.ident == name)?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return None;
     };

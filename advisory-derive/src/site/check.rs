@@ -22,9 +22,6 @@ pub(crate) fn keys(
 
 /// Checks that the wait of a call that has a value for its end does end.
 pub(crate) fn on_held(args: &Args, errors: &mut Errors) {
-    let Some(span) = args.span("on_held") else {
-        return;
-    };
     let instead = match args.wait {
         None if !args.has("wait") => "add",
         Some(Wait::Forever) => "replace `wait = \"forever\"` with",
@@ -33,7 +30,7 @@ pub(crate) fn on_held(args: &Args, errors: &mut Errors) {
     let wanted = format_args!(
         "`on_held` needs a wait that ends: {instead} `wait = \"never\"`, or a time such as `wait = \"5s\"`"
     );
-    errors.at(span, wanted);
+    args.refuse("on_held", wanted, errors);
 }
 
 /// Checks that the body's name for the lock is not taken, be it by a parameter or by the connection

@@ -7,24 +7,11 @@
 use crate::language::Language;
 
 /// Returns `true` if some key is in both languages; [`witness`](crate::witness()) then finds one.
+/// [`Language`] has an example.
 ///
 /// Exact for the languages, and fast enough to compare every two of some thousand sites while
 /// compiling. The test for an empty intersection of two automata, by their product:
 /// <https://en.wikipedia.org/wiki/Nondeterministic_finite_automaton>.
-///
-/// # Examples
-///
-/// ```
-/// use advisory_pattern::{Shape, overlap, parse, witness};
-///
-/// // Both render the text of any values.
-/// let language = |text| parse(text).map(|pattern| pattern.language(|_| Shape::Text));
-/// let (account, tenant) = (language("<account>:<month>")?, language("<tenant>:<slot>")?);
-/// assert!(overlap(&account, &tenant));
-/// assert!(witness(&account, &tenant).is_some());
-/// assert!(!overlap(&account, &language("room-<id>")?));
-/// # Ok::<(), Vec<advisory_pattern::PatternError>>(())
-/// ```
 #[must_use]
 pub fn overlap(a: &Language, b: &Language) -> bool {
     let mut lo = 0;

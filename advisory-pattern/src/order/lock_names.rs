@@ -55,26 +55,23 @@ impl LockNames {
 
 /// The pattern without its placeholders' names and shapes, and the shapes that it writes.
 fn read(lock: &str) -> (String, Vec<Option<Shape>>) {
-    let Ok(pattern) = parse(lock) else {
+    let Ok(mut pattern) = parse(lock) else {
         return (lock.to_owned(), Vec::new());
     };
-    let text = |part: &Part| match part {
-        Part::Text(text) => text.replace('<', "<<"),
-        Part::Placeholder(placeholder) => {
-            let mut filters = placeholder.filters.clone();
+    let mut shapes = Vec::new();
+    for part in &mut pattern.parts {
+        if let Part::Placeholder(placeholder) = part {
+            placeholder.path.clear();
+            placeholder.slice = false;
+            let (shape, filters) = (placeholder.shape.take(), &mut placeholder.filters);
             // `|raw` is another spelling of the shape.
+            let is_raw = filters.contains(&Filter::Raw);
+            shapes.push(is_raw.then_some(Shape::Raw).or(shape));
             filters.retain(|filter| *filter != Filter::Raw);
             filters.sort_unstable();
-            let filters = filters.iter().map(|filter| format!("|{}", filter.name()));
-            format!("<{}>", filters.collect::<String>())
         }
-    };
-    let text = pattern.parts.iter().map(text).collect();
-    let shapes = pattern.placeholders().map(|placeholder| {
-        let is_raw = placeholder.filters.contains(&Filter::Raw);
-        is_raw.then_some(Shape::Raw).or(placeholder.shape)
-    });
-    (text, shapes.collect())
+    }
+    (pattern.to_string(), shapes)
 }
 
 #[cfg(test)]

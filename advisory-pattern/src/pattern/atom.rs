@@ -51,18 +51,14 @@ impl Atom {
     /// Continues at the next atom, or skips `atoms`: a choice between two texts.
     #[must_use]
     pub const fn branch(atoms: u8) -> Self {
-        Self {
-            chars: CharSet::NONE,
-            repeat: Repeat::Branch(atoms),
-        }
+        let (chars, repeat) = (CharSet::NONE, Repeat::Branch(atoms));
+        Self { chars, repeat }
     }
 
     /// Skips `atoms`: the end of a choice's first text.
     #[must_use]
     pub const fn skip(atoms: u8) -> Self {
-        Self {
-            chars: CharSet::NONE,
-            repeat: Repeat::Skip(atoms),
-        }
+        let (chars, repeat) = (CharSet::NONE, Repeat::Skip(atoms));
+        Self { chars, repeat }
     }
 }

@@ -48,26 +48,19 @@ impl CharSet {
             }
             i += 1;
         }
-        Self {
-            ascii,
-            other: Other::None,
-        }
+        let other = Other::None;
+        Self { ascii, other }
     }
 
     /// Creates the set of one character.
     #[must_use]
     pub const fn only(c: char) -> Self {
-        if c.is_ascii() {
-            Self {
-                ascii: 1 << c as u32,
-                other: Other::None,
-            }
+        let (ascii, other) = if c.is_ascii() {
+            (1 << c as u32, Other::None)
         } else {
-            Self {
-                ascii: 0,
-                other: Other::Only(c),
-            }
-        }
+            (0, Other::Only(c))
+        };
+        Self { ascii, other }
     }
 
     /// Creates the set of all characters except for the ASCII ones in `text`.

@@ -67,19 +67,14 @@ pub fn trim(text: &str) -> &str {
 /// Passes the text to `sink` in pieces, with A to Z in lower case, as SQL's `lower(x COLLATE "C")`
 /// does.
 pub fn lower(text: &str, mut sink: impl FnMut(&str)) {
-    const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
-    let mut rest = text;
-    while let Some(at) = rest.find(|c: char| c.is_ascii_uppercase()) {
-        let (plain, upper) = rest.split_at(at);
-        let (letter, after) = upper.split_at(1);
+    let is_upper = |c: char| c.is_ascii_uppercase();
+    for run in text.split_inclusive(is_upper) {
+        let plain = run.trim_end_matches(is_upper);
         if !plain.is_empty() {
             sink(plain);
         }
-        let nth = usize::from(letter.as_bytes()[0] - b'A');
-        sink(&LETTERS[nth..=nth]);
-        rest = after;
-    }
-    if !rest.is_empty() {
-        sink(rest);
+        for letter in run[plain.len()..].chars() {
+            sink(letter.to_ascii_lowercase().encode_utf8(&mut [0; 4]));
+        }
     }
 }

@@ -49,13 +49,9 @@ impl KeySpace {
     #[must_use]
     pub fn comparison(self, there: Self) -> Comparison {
         match (self, there) {
-            (Self::Lease, Self::Lease | Self::Declared) | (Self::Declared, Self::Lease) => {
-                Comparison::Texts
-            }
             (Self::Lease, Self::Advisory) | (Self::Advisory, Self::Lease) => Comparison::Disjoint,
-            (Self::Advisory | Self::Declared, Self::Advisory | Self::Declared) => {
-                Comparison::Numbers
-            }
+            (Self::Lease, _) | (_, Self::Lease) => Comparison::Texts,
+            _ => Comparison::Numbers,
         }
     }
 }

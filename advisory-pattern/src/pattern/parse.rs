@@ -45,10 +45,12 @@ pub fn parse(text: &str) -> Result<Pattern, Vec<PatternError>> {
         placeholders: PlaceholderReader::new(text),
     };
     reader.read();
-    let pattern = Pattern {
-        parts: reader.parts,
-    };
-    reader.placeholders.errors.into_result(pattern)
+    let (parts, errors) = (reader.parts, reader.placeholders.errors.list);
+    if errors.is_empty() {
+        Ok(Pattern { parts })
+    } else {
+        Err(errors)
+    }
 }
 
 struct Reader<'a> {

@@ -148,19 +148,11 @@ static DATE: [Atom; 13] = date();
 static TIME: [Atom; 10] = time();
 static DATE_TIME: [Atom; 24] = join(&date(), c('T'), &time());
 static TIMESTAMP: [Atom; 25] = join(&join::<24>(&date(), c('T'), &time()), c('Z'), &[]);
-static BOOL: [Atom; 11] = [
-    Atom::branch(5),
-    c('t'),
-    c('r'),
-    c('u'),
-    c('e'),
+static BOOL: [Atom; 11] = join(
+    &[Atom::branch(5), c('t'), c('r'), c('u'), c('e')],
     Atom::skip(5),
-    c('f'),
-    c('a'),
-    c('l'),
-    c('s'),
-    c('e'),
-];
+    &[c('f'), c('a'), c('l'), c('s'), c('e')],
+);
 static CHAR: [Atom; 10] = [
     Atom::branch(2),
     Atom::one(CharSet::all_but("%:")),

@@ -198,15 +198,10 @@ fn texts_of<'b>(magic: &str, bytes: &'b [u8]) -> Result<Vec<&'b str>, RecordErro
         }
         let reach = &rest[1..rest.len().min(LONGEST)];
         // The next start ends it too: a record that lost its end must not include the next one.
-        let Some(end) = reach
-            .iter()
-            .position(|byte| *byte == END as u8 || *byte == START as u8)
-        else {
-            return Err(RecordError::Truncated);
-        };
-        if reach[end] != END as u8 {
-            return Err(RecordError::Truncated);
-        }
+        let ends = |byte: &u8| *byte == END as u8 || *byte == START as u8;
+        let end = reach.iter().position(ends);
+        let end = end.filter(|end| reach[*end] == END as u8);
+        let end = end.ok_or(RecordError::Truncated)?;
         let text = std::str::from_utf8(&reach[..end]);
         texts.push(text.map_err(|_| RecordError::Malformed("text that is not UTF-8".to_owned()))?);
         rest = &rest[1 + end..];

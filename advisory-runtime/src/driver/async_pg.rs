@@ -165,9 +165,8 @@ fn with_reason<T>(conn: &mut AsyncPgConnection, answer: QueryResult<T>) -> Query
     answer
 }
 
-/// Sends a message, if it is not empty, and then a query, and waits for both answers. The outer
-/// error is the message's. Diesel's instrumentation sees a query when it is made, so neither is
-/// made before it is sent.
+/// Sends a message and then a query, and waits for both answers. The outer error is the message's.
+/// Diesel's instrumentation sees a query when it is made, so neither is made before it is sent.
 async fn send_both<T>(
     conn: &AsyncPgConnection,
     message: &str,

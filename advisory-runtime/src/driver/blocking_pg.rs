@@ -32,9 +32,7 @@ impl Driver for PgConnection {
         message: &str,
         query: &str,
     ) -> QueryResult<QueryResult<usize>> {
-        if !message.is_empty() {
-            self.batch_execute(message)?;
-        }
+        self.batch_execute(message)?;
         Ok(diesel::sql_query(query).execute(self))
     }
 

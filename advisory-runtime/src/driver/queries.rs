@@ -23,8 +23,7 @@ use std::{
 pub trait Queries: Driver {
     fn load<Q, R, S>(&mut self, query: Q) -> impl Future<Output = QueryResult<Vec<R>>> + Send
     where
-        Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId,
-        Q: Send,
+        Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
         R: FromSqlRow<S, Pg> + Send + 'static,
         S: 'static,
         Pg: QueryMetadata<Q::SqlType>;
@@ -70,8 +69,7 @@ pub trait Queries: Driver {
 impl Queries for AsyncPgConnection {
     async fn load<Q, R, S>(&mut self, query: Q) -> QueryResult<Vec<R>>
     where
-        Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId,
-        Q: Send,
+        Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
         R: FromSqlRow<S, Pg> + Send + 'static,
         S: 'static,
         Pg: QueryMetadata<Q::SqlType>,
@@ -156,8 +154,7 @@ async fn read_each(
 impl Queries for diesel::PgConnection {
     async fn load<Q, R, S>(&mut self, query: Q) -> QueryResult<Vec<R>>
     where
-        Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId,
-        Q: Send,
+        Q: Query<SqlType: CompatibleType<R, Pg, SqlType = S>> + QueryFragment<Pg> + QueryId + Send,
         R: FromSqlRow<S, Pg> + Send + 'static,
         S: 'static,
         Pg: QueryMetadata<Q::SqlType>,

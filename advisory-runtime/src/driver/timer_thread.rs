@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
@@ -71,42 +71,31 @@ impl TimerThread {
             return Some(future.await);
         }
         let started = Instant::now();
-        loop {
-            // Only once the future is pending: one that is ready at once needs no timer.
-            let mut alarm = None;
-            let ended = poll_fn(|context| {
-                if let Poll::Ready(value) = future.as_mut().poll(context) {
-                    return Poll::Ready(Ok(value));
-                }
-                if started.elapsed() >= time {
-                    return Poll::Ready(Err(Ok(())));
-                }
-                let Some(end) = started.checked_add(time) else {
-                    return Poll::Pending;
-                };
-                if alarm.is_none() {
-                    alarm = self
-                        .running()
-                        .map(|running| Alarm::new(running.alarms, end));
-                }
-                match &alarm {
-                    Some(alarm) => {
-                        alarm.set(context.waker());
-                        Poll::Pending
-                    }
-                    None => Poll::Ready(Err(Err(NoThread))),
-                }
-            });
-            match ended.await {
-                Ok(value) => return Some(value),
-                Err(Ok(())) => return None,
-                Err(Err(NoThread)) => rest().await,
+        // Only once the future is pending: one that is ready at once needs no timer.
+        let mut alarm = None;
+        let ended = poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
             }
-        }
+            if started.elapsed() >= time {
+                return Poll::Ready(None);
+            }
+            let Some(end) = started.checked_add(time) else {
+                return Poll::Pending;
+            };
+            if alarm.is_none() {
+                let running = self.running();
+                alarm = running.map(|running| Alarm::new(running.alarms, end));
+            }
+            match &alarm {
+                Some(alarm) => alarm.set(context.waker()),
+                None => rest(context),
+            }
+            Poll::Pending
+        });
+        ended.await
     }
 }
-
-struct NoThread;
 
 /// The wakers, and their times. Setting an alarm wakes the thread only if no earlier one is set:
 /// among calls with the same limit that is one in the time of the limit.
@@ -202,15 +191,16 @@ fn start(build: fn() -> io::Result<Runtime>) -> Option<Running> {
     running.recv().ok()
 }
 
-/// Blocks the caller's thread for a moment, so that a loop without a timer does not spin: the timer
-/// thread is not running, and the caller's runtime may have no timer enabled.
+/// Blocks the caller's thread for a moment before the next poll, so that polls without a timer do
+/// not spin: the timer thread is not running, and the caller's runtime may have no timer enabled.
 #[allow(
     clippy::disallowed_methods,
     reason = "not a test: there is no timer to wait for"
 )]
-async fn rest() {
+fn rest(context: &mut Context<'_>) {
     std::thread::sleep(RESTING);
-    yield_now().await;
+    // It wakes the task when it is polled.
+    _ = pin!(yield_now()).poll(context);
 }
 
 const RESTING: Duration = Duration::from_millis(1);

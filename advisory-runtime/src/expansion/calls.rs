@@ -1,32 +1,13 @@
-//! The three calls of a locked function, and those of its queue and its polls, on a connection
-//! inside another value.
+//! The calls of a locked function on a blocking connection, and on both kinds those of its polls.
 
+use crate::Error;
 #[cfg(feature = "diesel-async")]
 use crate::LockGuard;
 #[cfg(feature = "diesel-async")]
 pub use crate::lock::queue;
-use crate::lock::{self, ConnAccessor, PoolPoll};
-use crate::{Error, Request};
+use crate::lock::{ConnAccessor, PoolPoll};
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;
-
-#[cfg(feature = "diesel-async")]
-pub async fn begin_at<O: ?Sized>(
-    owner: &mut O,
-    accessor: ConnAccessor<O, AsyncPgConnection>,
-    request: Request,
-) -> Result<LockGuard<'_, O>, Error> {
-    lock::begin(owner, accessor, request).await
-}
-
-#[cfg(feature = "diesel-async")]
-pub async fn acquire_at<O: ?Sized>(
-    owner: &mut O,
-    accessor: ConnAccessor<O, AsyncPgConnection>,
-    request: Request,
-) -> Result<LockGuard<'_, O>, Error> {
-    lock::acquire(owner, accessor, request).await
-}
 
 #[cfg(feature = "diesel-async")]
 pub async fn exceed<O: ?Sized>(guard: LockGuard<'_, O>) -> Error {
@@ -51,10 +32,11 @@ pub async fn pause(tries: &mut PoolPoll) {
 
 #[cfg(feature = "postgres")]
 pub(super) mod blocking {
-    use super::{ConnAccessor, Error, PoolPoll, Request, lock};
+    use super::{ConnAccessor, Error, PoolPoll};
     use crate::blocking::LockGuard;
     use crate::driver::block_on;
     pub use crate::lock::queue_on_thread as queue;
+    use crate::{Request, lock};
     use diesel::pg::PgConnection;
 
     pub fn begin_at<O: ?Sized>(

@@ -11,7 +11,8 @@ use crate::{Error, Isolation, Request, Wait, debug};
 use std::num::NonZeroU32;
 use std::pin::pin;
 
-pub(crate) async fn begin<O: ?Sized, D: Driver>(
+#[doc(hidden)]
+pub async fn begin<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
     request: Request,
@@ -21,7 +22,8 @@ pub(crate) async fn begin<O: ?Sized, D: Driver>(
     take_recorded(conn, call).await.map(|()| guard)
 }
 
-pub(crate) async fn acquire<O: ?Sized, D: Driver>(
+#[doc(hidden)]
+pub async fn acquire<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
     request: Request,
@@ -145,22 +147,17 @@ pub(super) fn choose_way<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(),
         let lock = call.lock_name();
         return Err(Error::InvalidPermits { lock, permits });
     }
+    let lock = || call.lock_name();
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),
         Ok(None) if !conn.is_broken() => None,
-        _ => {
-            return Err(Error::BrokenConnection {
-                lock: call.lock_name(),
-            });
-        }
+        _ => return Err(Error::BrokenConnection { lock: lock() }),
     };
     // The transaction that a test began does not count.
     let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let is_strict = request.isolation != Isolation::ReadCommitted;
     if is_inside && (call.way == Way::Session || request.refuses_nested || is_strict) {
-        return Err(Error::InTransaction {
-            lock: call.lock_name(),
-        });
+        return Err(Error::InTransaction { lock: lock() });
     }
     call.way = match (call.way, outer) {
         (Way::Session, _) => Way::Session,
@@ -168,11 +165,7 @@ pub(super) fn choose_way<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(),
             Way::Try(outer)
         }
         (Way::Within(_), Some(outer)) if is_inside => Way::Within(outer),
-        (Way::Within(_), _) => {
-            return Err(Error::NotInTransaction {
-                lock: call.lock_name(),
-            });
-        }
+        (Way::Within(_), _) => return Err(Error::NotInTransaction { lock: lock() }),
         (_, Some(outer)) => Way::Savepoint(outer),
         (_, None) if is_strict => Way::Strict,
         (_, None) => Way::Transaction,

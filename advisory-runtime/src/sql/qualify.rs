@@ -41,7 +41,8 @@ pub(crate) fn fill<'f>(sql: &str, find: &impl Fn(&str) -> Option<&'f str>) -> St
 
 /// Qualifies operators, functions and types with `pg_catalog.`, so that no `search_path` can change
 /// their meaning. Leaves comments out.
-pub(crate) fn qualify(sql: &str) -> String {
+#[must_use]
+pub fn qualify(sql: &str) -> String {
     let tokens = tokens(sql);
     let mut writer = Writer::default();
     for at in 0..tokens.len() {

@@ -11,21 +11,16 @@ const DEFAULT_TTL: u64 = 60_000;
 
 /// Checks that `on_held` and `on_done` are distinguished, and that a key can be done.
 pub(crate) fn outcomes(args: &Args, errors: &mut Errors) {
-    if args.has("keep")
-        && !args.has("on_done")
-        && let Some(span) = args.span("on_held")
-    {
+    if args.has("keep") && !args.has("on_done") {
         let wanted = "`on_held` is returned only while another call holds the key, and that call can still fail; with `keep`, the key can also be done: \
                       add `on_done` with the value to return then, such as `on_done = Ok(())`, and let `on_held` return an error if the \
                       caller should try again, as a webhook's provider does";
-        errors.at(span, wanted);
+        args.refuse("on_held", wanted, errors);
     }
-    if let Some(span) = args.span("on_done")
-        && !args.has("keep")
-    {
+    if !args.has("keep") {
         let wanted = "`on_done` needs a `keep`, because without one `Ok` frees the key, and the work runs again: add a time such \
                       as `keep = \"24h\"`; if another function keeps this key, match on `lease::Error::Done`";
-        errors.at(span, wanted);
+        args.refuse("on_done", wanted, errors);
     }
 }
 
@@ -37,16 +32,14 @@ pub(crate) fn times(args: &Args, errors: &mut Errors) {
         Some(ttl) => (ttl.milliseconds().map(|(ttl, _)| ttl), ""),
         None => (Some(DEFAULT_TTL), ", by default after `60s`"),
     };
-    if let Some(ttl) = ttl.filter(|ttl| often >= *ttl)
-        && let Some(span) = args.span("renew")
-    {
+    if let Some(ttl) = ttl.filter(|ttl| often >= *ttl) {
         // Two renewals can fail, and the lease is still held.
         let third = written(ttl / 3);
         let wanted = format_args!(
             "a lease must be renewed before its `ttl` ends{default}: write a shorter time, such as `renew = \"{third}\"`, or \
              leave it out"
         );
-        errors.at(span, wanted);
+        args.refuse("renew", wanted, errors);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::key_pattern::KeyPattern;
 use crate::site::connection::Connection;
 use crate::site::keys::{SiteKey, SiteKeys};
 use crate::tokens::is_punct;
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 
 /// Checks that arguments for a key pattern, or for a slice, come with one.
 pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
@@ -33,63 +33,47 @@ pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Error
         .all(|key| !matches!(key, SiteKey::Pattern(_)));
     if only_expressions && !keys.list.is_empty() {
         for name in ["derivation", "allow_ambiguous"] {
-            if let Some(span) = args.span(name) {
-                let wanted = format_args!(
-                    "`{name}` needs a key pattern, and this key is an expression: write it where the key is declared"
-                );
-                errors.at(span, wanted);
-            }
+            let wanted = format_args!(
+                "`{name}` needs a key pattern, and this key is an expression: write it where the key is declared"
+            );
+            args.refuse(name, wanted, errors);
         }
     }
 }
 
 pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
-    if let Some(span) = args.span("poll") {
-        poll(args, span, errors);
-    }
-    if let Some(span) = args.span("poll_max") {
-        poll_max(args, span, errors);
-    }
+    poll(args, errors);
+    poll_max(args, errors);
     if args.is_session() {
-        let unfit = [
-            (
-                "isolation",
-                "`isolation` needs a transaction, and `scope = \"session\"` does not begin one: leave it out",
-            ),
-            (
-                "nested",
-                "`scope = \"session\"` is always refused inside a transaction: leave `nested` out",
-            ),
-            (
-                "at",
-                "`at` needs a transaction-level lock, and `scope = \"session\"` takes none: leave `at` out",
-            ),
-        ];
-        args.refuse(&unfit, errors);
+        let wanted = "`isolation` needs a transaction, and `scope = \"session\"` does not begin one: \
+                      leave it out";
+        args.refuse("isolation", wanted, errors);
+        let wanted =
+            "`scope = \"session\"` is always refused inside a transaction: leave `nested` out";
+        args.refuse("nested", wanted, errors);
+        let wanted = "`at` needs a transaction-level lock, and `scope = \"session\"` takes none: leave \
+                      `at` out";
+        args.refuse("at", wanted, errors);
     }
-    if let Some(span) = args.span("at")
-        && !matches!(args.isolation, None | Some(Isolation::ReadCommitted))
-    {
+    if !matches!(args.isolation, None | Some(Isolation::ReadCommitted)) {
         let wanted = "with a stricter `isolation`, the lock is taken before the transaction begins, which is possible only at the session's own \
                       node: leave `at` or `isolation` out";
-        errors.at(span, wanted);
+        args.refuse("at", wanted, errors);
     }
-    if let Some(span) = args.span("queue")
-        && args.is_shared()
-    {
+    if args.is_shared() {
         let wanted = "`queue` admits one call at a time, and `mode = \"shared\"` several: leave \
                       `queue` out";
-        errors.at(span, wanted);
+        args.refuse("queue", wanted, errors);
     }
 }
 
 /// Checks that a call that polls has time for more than two tries.
-fn poll(args: &Args, span: Span, errors: &mut Errors) {
+fn poll(args: &Args, errors: &mut Errors) {
     let wait = match &args.wait {
         Some(Wait::Never) => {
             let wanted = "`wait = \"never\"` tries only once: write a time such as `wait = \"5m\"`, or \
                           leave `poll` out";
-            return errors.at(span, wanted);
+            return args.refuse("poll", wanted, errors);
         }
         Some(Wait::For(wait)) => wait.milliseconds(),
         Some(Wait::Forever) | None => None,
@@ -102,15 +86,15 @@ fn poll(args: &Args, span: Span, errors: &mut Errors) {
             "`poll` must be shorter than `wait`: write a shorter time, such as `poll = \"{}ms\"`",
             (wait / 10).max(1)
         );
-        errors.at(span, wanted);
+        args.refuse("poll", wanted, errors);
     }
 }
 
-fn poll_max(args: &Args, span: Span, errors: &mut Errors) {
+fn poll_max(args: &Args, errors: &mut Errors) {
     let Some(poll) = &args.poll else {
         if !args.has("poll") {
             let wanted = "`poll_max` is the longest pause between two tries: add the first pause, such as `poll = \"250ms\"`";
-            errors.at(span, wanted);
+            args.refuse("poll_max", wanted, errors);
         }
         return;
     };
@@ -122,20 +106,18 @@ fn poll_max(args: &Args, span: Span, errors: &mut Errors) {
             "`poll_max` must not be shorter than `poll`: for pauses that do not grow write `poll_max = \"{}\"`",
             poll.written
         );
-        errors.at(span, wanted);
+        args.refuse("poll_max", wanted, errors);
     }
 }
 
 /// Checks that calls wait in a queue before they take a connection.
 pub(crate) fn queue(args: &Args, connection: &Connection, errors: &mut Errors) {
-    if let Some(span) = args.span("queue")
-        && let Connection::Place { root, fields, .. } = connection
-    {
+    if let Connection::Place { root, fields, .. } = connection {
         let wanted = format_args!(
             "with `queue` a call waits before it takes a connection, but `{root}{fields}` is already one: write where it comes \
              from, such as `pool = self.pool`"
         );
-        errors.at(span, wanted);
+        args.refuse("queue", wanted, errors);
     }
 }
 
@@ -158,27 +140,16 @@ pub(crate) fn permits(args: &Args, keys: &SiteKeys, function: &Function, errors:
         );
         errors.at(span, wanted);
     }
-    if let Some(mode) = args.span("mode").filter(|_| args.is_shared()) {
-        errors.at(
-            mode,
-            "a permit has one holder: leave `mode = \"shared\"` out",
-        );
+    if args.is_shared() {
+        let wanted = "a permit has one holder: leave `mode = \"shared\"` out";
+        args.refuse("mode", wanted, errors);
     }
-    let unfit = [
-        (
-            "at",
-            "a permit is taken at the node of the connection: leave `at` out",
-        ),
-        (
-            "queue",
-            "`queue` admits one call at a time, and `permits` several: leave `queue` out",
-        ),
-        (
-            "guards",
-            "holders of other permits can write to the table too: leave `guards` out",
-        ),
-    ];
-    args.refuse(&unfit, errors);
+    let wanted = "a permit is taken at the node of the connection: leave `at` out";
+    args.refuse("at", wanted, errors);
+    let wanted = "`queue` admits one call at a time, and `permits` several: leave `queue` out";
+    args.refuse("queue", wanted, errors);
+    let wanted = "holders of other permits can write to the table too: leave `guards` out";
+    args.refuse("guards", wanted, errors);
     if let Some(handle) = &args.handle
         && keys.give_witness(args, function)
     {

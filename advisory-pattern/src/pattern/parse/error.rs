@@ -27,7 +27,7 @@ impl std::error::Error for PatternError {}
 
 pub(super) struct Errors<'a> {
     text: &'a str,
-    list: Vec<PatternError>,
+    pub(super) list: Vec<PatternError>,
 }
 
 impl<'a> Errors<'a> {
@@ -51,15 +51,6 @@ impl<'a> Errors<'a> {
     /// Adds a mistake with a message that begins with the wrong slice.
     pub(super) fn about(&mut self, at: &str, message: &str) {
         self.at(at, format!("`{}` {message}", short(at)));
-    }
-
-    /// Returns the value unless a mistake was found.
-    pub(super) fn into_result<T>(self, value: T) -> Result<T, Vec<PatternError>> {
-        if self.list.is_empty() {
-            Ok(value)
-        } else {
-            Err(self.list)
-        }
     }
 }
 

@@ -203,9 +203,8 @@ async fn check_refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselE
     let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
         || (state == SessionState::Alive && pooler::has_other_backend(conn, call.process).await);
     if is_pooled {
-        Error::PooledSession {
-            lock: call.lock_name(),
-        }
+        let lock = call.lock_name();
+        Error::PooledSession { lock }
     } else if state == SessionState::HadFailed {
         had_failed(conn, call, source).await
     } else {
@@ -262,6 +261,7 @@ async fn bound<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
 /// The connection stays usable after a refused wait that is known to have left no lock. Any other
 /// error may have come after the keys were taken, and closes it.
 async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) -> Error {
+    let lock = call.lock_name();
     let undone = if is_connection_lost(&source) {
         Ok(())
     } else {
@@ -280,9 +280,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
             return if is_in_test(call) {
                 refusal::database(call, source)
             } else {
-                Error::ForeignTransaction {
-                    lock: call.lock_name(),
-                }
+                Error::ForeignTransaction { lock }
             };
         }
         SessionState::Alive => {}
@@ -292,9 +290,7 @@ async fn refused<D: Driver>(conn: &mut D, call: &mut Call, source: DieselError) 
             && pooler::has_other_backend(conn, call.process).await);
     if is_pooled && undone.is_ok() {
         call.phase = CallPhase::Idle;
-        return Error::PooledSession {
-            lock: call.lock_name(),
-        };
+        return Error::PooledSession { lock };
     }
     let error = refusal::classify(conn, call, source).await;
     let may_go_on = matches!(error, Error::TimedOut { .. } | Error::Deadlock { .. });
