@@ -31,19 +31,6 @@ macro_rules! example_of_claims {
     };
 }
 
-/// The same for blocking Diesel.
-macro_rules! example_of_blocking_claims {
-    () => {
-        concat!(
-            example_of_jobs!(),
-            "
-# use advisory_runtime::blocking::claim;
-# use diesel::{Connection, PgConnection};
-# fn f(conn: &mut PgConnection, job: &Claimed<Job>) -> Result<(), Error> {"
-        )
-    };
-}
-
 /// A function that looks at live locks.
 macro_rules! example_of_monitor {
     () => {

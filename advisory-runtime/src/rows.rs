@@ -10,9 +10,9 @@ mod answer;
 mod backoff;
 mod end;
 mod event;
-mod expiry;
 mod hold;
 mod keeper;
+mod moment;
 #[cfg(feature = "diesel-async")]
 mod pooled;
 mod reach;
@@ -24,20 +24,23 @@ pub use end::End;
 pub(crate) use end::{Change, Ended};
 pub use event::BodyOutcome;
 pub(crate) use event::{Event, Observer, RowEvent, tell};
-pub(crate) use expiry::{Expiry, Sent};
-pub(crate) use hold::{Hold, Inside, Phase};
+#[cfg(feature = "diesel-async")]
+pub(crate) use hold::Phase;
+pub(crate) use hold::{Hold, Inside};
 #[cfg(feature = "diesel-async")]
 pub(crate) use keeper::Task;
 pub(crate) use keeper::{HeldRow, Keeper, Name, Renewal, Rows, number_of_pool};
+pub(crate) use moment::Moment;
 #[cfg(feature = "diesel-async")]
 pub(crate) use pooled::{Borrowed, Pooled};
-pub(crate) use reach::{Answering, AnyStep, Reach, Step, Times, may_stick, no_connection};
+pub(crate) use reach::{
+    Answering, AnyStep, Reach, Step, Times, connection_lost, may_stick, no_connection,
+};
 #[cfg(feature = "postgres")]
-pub(crate) use reach::{StepOn, first_answer, unanswered};
+pub(crate) use reach::{first_answer, unanswered};
 pub(crate) use watch::{unless, watch};
 
 use crate::driver::{Driver, depth};
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -64,15 +67,6 @@ pub(crate) fn grace(ttl: Duration) -> Duration {
     ttl.max(UNANSWERED)
 }
 
-/// Returns `true` if another session wrote the row at the same moment, which is an error at levels
-/// stricter than READ COMMITTED.
-pub(crate) const fn is_conflict(error: &DieselError) -> bool {
-    matches!(
-        error,
-        DieselError::DatabaseError(DatabaseErrorKind::SerializationFailure, _)
-    )
-}
-
 /// Why work was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
@@ -95,22 +89,16 @@ impl Inside {
     }
 }
 
-/// Why a step is not sent on a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Unusable {
-    /// A transaction is open, which could undo the step.
-    InTransaction,
-    /// The connection is closed.
-    Broken,
-}
-
-/// Refuses a transaction, which could undo the step, unless it is a test's; and a closed
-/// connection.
-pub(crate) fn require_no_transaction<D: Driver>(conn: &mut D) -> Result<(), Unusable> {
+/// Refuses a transaction, which could undo a step, unless it is a test's; and a closed connection.
+pub(crate) fn require_no_transaction<D: Driver, E>(
+    conn: &mut D,
+    in_transaction: impl FnOnce() -> E,
+    is_closed: impl FnOnce() -> E,
+) -> Result<(), E> {
     match depth(conn) {
         Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
-        Ok(Some(_)) => Err(Unusable::InTransaction),
-        _ => Err(Unusable::Broken),
+        Ok(Some(_)) => Err(in_transaction()),
+        _ => Err(is_closed()),
     }
 }
 

@@ -3,33 +3,17 @@
 //! ```no_run
 //! use advisory_runtime::blocking::claim;
 //! use advisory_runtime::claim::{Claim, Error};
-//! use diesel::prelude::*;
+//! use diesel::{Connection, PgConnection};
 //!
-//! diesel::table! {
-//!     sync_jobs (id) {
-//!         id -> BigInt,
-//!         created_at -> Timestamptz,
-//!         locked_until -> Nullable<Timestamptz>,
-//!         locked_by -> Nullable<Text>,
-//!         completed_at -> Nullable<Timestamptz>,
-//!     }
-//! }
-//!
-//! #[derive(Queryable, Selectable, Claim)]
-//! #[diesel(table_name = sync_jobs)]
-//! #[claim(order = "created_at", ttl = "5m")]
-//! struct SyncJob {
-//!     id: i64,
-//! }
-//!
-//! fn work(conn: &mut PgConnection) -> Result<(), Error> {
-//!     while let Some(job) = claim::next::<SyncJob>("worker-7").first(conn)? {
-//!         sync(&job);
-//!         claim::complete(conn, &job)?;
+//! fn work<Job: Claim>(conn: &mut PgConnection) -> Result<(), Error> {
+//!     while let Some(job) = claim::next::<Job>("worker-7").first(conn)? {
+//!         conn.transaction(|conn| {
+//!             // … the job's results …
+//!             claim::complete(conn, &job)
+//!         })?;
 //!     }
 //!     Ok(())
 //! }
-//! # fn sync(_: &SyncJob) {}
 //! ```
 //!
 //! [`Worker::run_blocking`] is this loop for several rows at a time. [`run`] and [`renew_while`]
@@ -51,17 +35,6 @@ pub use crate::claim::{Worker, indexes, state};
 pub use run::{renew_while, run};
 
 /// Claims the first rows, or the one with a key: see [`crate::claim::next`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// let mails: Vec<Claimed<Job>> = claim::next("worker-7").filter(jobs::kind.eq("mail")).load(conn,
-/// 20)?;
-/// # let _ = mails;
-/// # Ok(())
-/// # }
-/// ```
 pub const fn next<T: Claim>(worker: &str) -> Next<'_, T, Blocking> {
     Next::new(worker)
 }
@@ -121,25 +94,11 @@ impl<T: Claim> EndStatement<'_, T, Blocking> {
 }
 
 /// Renews the claim: see [`crate::claim::renew`].
-///
-/// [`renew_while`] and [`run`] do so on a thread.
 pub fn renew<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(renew_or_lose(conn.pg(), job))
 }
 
 /// Completes the job: see [`crate::claim::complete`].
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_blocking_claims!()]
-/// conn.transaction(|conn| {
-///     // … the job's results …
-///     claim::complete(conn, job)
-/// })?;
-/// # Ok(())
-/// # }
-/// ```
 pub fn complete<T: Claim, C: Connection>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error> {
     block_on(end_one(conn.pg(), job, End::Complete, "", &[]))
 }

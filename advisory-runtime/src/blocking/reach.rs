@@ -4,7 +4,7 @@
 use super::{Connection as _, Pool};
 use crate::PoolError;
 use crate::driver::{Driver as _, block_on};
-use crate::rows::{Answering, Reach, RowError, StepOn, Times, first_answer, may_stick, unanswered};
+use crate::rows::{Answering, Reach, RowError, Step, Times, first_answer, may_stick, unanswered};
 use diesel::PgConnection;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-type OnPg<A, E> = dyn StepOn<PgConnection, A, E>;
+type OnPg<A, E> = dyn Step<PgConnection, A, E>;
 type Statement = Box<dyn FnOnce(&mut PgConnection) + Send>;
 
 /// A connection on a thread that waits for one statement.
@@ -120,7 +120,11 @@ impl Threaded {
             let open = own.lock().unwrap_or_else(PoisonError::into_inner).take();
             let on_open =
                 open.and_then(|mut conn| Some((answer_on(&mut conn, &*step).ok()?, conn)));
-            let answered = on_open.map_or_else(|| on_new(&*pool, &*step), Ok);
+            let on_new = || {
+                let mut conn = pool.any_dedicated()?;
+                Ok((answer_on(&mut conn, &*step)?, conn))
+            };
+            let answered = on_open.map_or_else(on_new, Ok);
             drop(reply.send(answered.map(|(answer, conn)| {
                 *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(conn);
                 answer
@@ -131,12 +135,6 @@ impl Threaded {
             Err(_) => Err(unanswered(answer).into()),
         }
     }
-}
-
-fn on_new<A, E: RowError>(pool: &dyn AnyPool, step: &OnPg<A, E>) -> Result<(A, PgConnection), E> {
-    let mut conn = pool.any_dedicated()?;
-    let answer = answer_on(&mut conn, step)?;
-    Ok((answer, conn))
 }
 
 fn answer_on<A, E: RowError>(conn: &mut PgConnection, step: &OnPg<A, E>) -> Result<A, E> {

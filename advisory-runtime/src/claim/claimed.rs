@@ -3,14 +3,13 @@
 use super::Error;
 use super::mutex::locked;
 use super::table::{Claim, every, ttl};
-use crate::PoolError;
 use crate::observe::Telemetry;
-use crate::rows::{self, Expiry, Hold, Observer, Phase, RowEvent, Sent, tell};
+use crate::rows::{self, Hold, Moment, Observer, RowEvent, connection_lost, tell};
 use diesel::data_types::PgInterval;
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::result::Error as DieselError;
 use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Interval, Nullable, Text};
 use std::any::Any;
@@ -67,11 +66,11 @@ struct Shared<T> {
 pub type Event<'e, T> = rows::Event<'e, Claimed<T>, Error>;
 
 impl<T: Claim> Claimed<T> {
-    fn new(row: T, locked_by: String, has_expired: bool, lasts: Duration, sent: Sent) -> Self {
+    fn new(row: T, locked_by: String, has_expired: bool, lasts: Duration, sent: Moment) -> Self {
         let ttl = ttl::<T>();
         let sent = sent.after_wait(lasts.saturating_sub(ttl));
         // A trigger may have shortened the claim.
-        let until = Expiry::after(sent, ttl.min(lasts));
+        let until = sent.plus(ttl.min(lasts));
         Self(Arc::new(Shared {
             row,
             locked_by,
@@ -96,10 +95,10 @@ impl<T: Claim> Claimed<T> {
         AnyClaim(Arc::<Shared<T>>::clone(&self.0))
     }
 
-    pub(super) fn of_any(AnyClaim(claim): AnyClaim) -> Result<Self, Error> {
+    /// Returns `None` for a claim of another type.
+    pub(super) fn of_any(AnyClaim(claim): AnyClaim) -> Option<Self> {
         let claim: Arc<dyn Any + Send + Sync> = claim;
-        let other = |_| PoolError::new("two kinds of rows have one name").into();
-        claim.downcast().map(Self).map_err(other)
+        claim.downcast().ok().map(Self)
     }
 
     pub(super) fn telemetry(&self) -> MutexGuard<'_, Option<Telemetry>> {
@@ -133,7 +132,7 @@ impl<T: Claim> Claimed<T> {
     /// so is rolled back, the next renewal notices.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        matches!(self.0.hold.phase(), Phase::InTransaction(_) | Phase::Ended)
+        self.0.hold.phase().is_complete()
     }
 
     pub(crate) fn hold(&self) -> &Hold {
@@ -218,8 +217,7 @@ impl Awaited<'_> {
 
 /// Returns the error for a statement without an answer, after which the connection counts as lost.
 pub(super) fn no_answer() -> DieselError {
-    let why = "the server did not answer before the claim expired".to_owned();
-    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(why))
+    connection_lost("the server did not answer before the claim expired")
 }
 
 /// A clone refers to the same claim. When it is ended or lost, it is so for all clones.
@@ -266,7 +264,6 @@ pub(super) struct Answered<T, const IS_ONE: bool = false> {
     locked_by: Option<String>,
     /// The time from the statement's start to the expiry.
     lasts: Duration,
-    /// `true` if an earlier claim had expired.
     has_expired: bool,
     /// The number in the order of the claims.
     nth: i64,
@@ -304,7 +301,7 @@ impl<T: Claim> Answer<T> {
     /// claimed.
     pub(super) fn of<const IS_ONE: bool>(
         rows: Vec<Answered<T, IS_ONE>>,
-        before: Sent,
+        before: Moment,
     ) -> Result<Self, Error> {
         // An `UPDATE` returns rows in any order. Only their numbers are sorted, because
         // compiling a sort for each type of row takes long.
@@ -322,14 +319,8 @@ impl<T: Claim> Answer<T> {
             match (row.locked_by, row.row) {
                 (None, read) => spent.get_or_insert_with(Vec::new).extend(read.ok()),
                 (Some(locked_by), Ok(read)) => {
-                    let has_expired = row.has_expired;
-                    claimed.push(Claimed::new(
-                        read,
-                        locked_by,
-                        has_expired,
-                        row.lasts,
-                        before,
-                    ));
+                    let (has_expired, lasts) = (row.has_expired, row.lasts);
+                    claimed.push(Claimed::new(read, locked_by, has_expired, lasts, before));
                 }
                 (Some(_), Err(error)) => unreadable = Some(error),
             }

@@ -2,7 +2,7 @@
 
 use super::Error;
 use crate::driver::{Queries, depth};
-use crate::rows::is_conflict;
+use crate::error::is_conflict;
 use diesel::deserialize::FromSqlRow;
 use diesel::expression::QueryMetadata;
 use diesel::pg::Pg;

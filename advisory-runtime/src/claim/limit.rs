@@ -10,7 +10,7 @@ use super::sql::{Form, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::{CloseOnDrop, Queries, depth};
 use crate::random::random;
-use crate::rows::{Backoff, Sent};
+use crate::rows::{Backoff, Moment};
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
@@ -149,7 +149,7 @@ async fn reserve_and_take<T: Claim, D: Queries>(
     let is_outside = depth(conn).map_err(Error::Database)?.is_none();
     loop {
         let mut open = CloseOnDrop::armed_if(is_outside, conn);
-        let sent = Sent::now();
+        let sent = Moment::now();
         let answered: QueryResult<(Vec<Reserved>, Vec<Answered<T>>)> = if is_pipelined {
             let around = is_outside.then_some([BEGIN, COMMIT]);
             open.load_both(around, reserve, claim).await

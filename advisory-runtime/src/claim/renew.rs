@@ -6,7 +6,7 @@ use super::conflicts::load;
 use super::sql::{Form, Statement};
 use super::table::Claim;
 use crate::driver::Queries;
-use crate::rows::{Sent, Unusable, require_no_transaction};
+use crate::rows::{Moment, require_no_transaction};
 use diesel::data_types::PgInterval;
 use diesel::sql_types::{Interval, Nullable};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) async fn renew_or_lose<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
 ) -> Result<(), Error> {
-    let sent = Sent::now();
+    let sent = Moment::now();
     require_renewable(conn, job)?;
     let statement = Statement::<Nullable<Interval>>::of::<T>(Form::Renew);
     let renewed = load(conn, &statement.about(job)).await;
@@ -72,11 +72,7 @@ pub(super) fn require_renewable<T: Claim, D: Queries>(
     conn: &mut D,
     job: &Claimed<T>,
 ) -> Result<(), Error> {
-    require_no_transaction(conn).map_err(|unusable| {
-        let claim = job.name();
-        match unusable {
-            Unusable::InTransaction => Error::InTransaction { claim },
-            Unusable::Broken => Error::BrokenConnection { claim },
-        }
-    })
+    let in_transaction = || Error::InTransaction { claim: job.name() };
+    let is_closed = || Error::BrokenConnection { claim: job.name() };
+    require_no_transaction(conn, in_transaction, is_closed)
 }

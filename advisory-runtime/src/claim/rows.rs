@@ -58,7 +58,6 @@ impl ClaimReach for crate::rows::Pooled {
 
 pub(crate) type AnyRows = Box<dyn Rows<AnyClaim>>;
 
-/// A claim that is renewed.
 pub(crate) type JobRenewal = Renewal<AnyClaim>;
 
 /// Has the keeper renew claims, on connections of the pool with this number.
@@ -82,7 +81,6 @@ fn keep_any(
     Keeper::of_process().keep_all(name, rows, jobs, true)
 }
 
-/// Has the keeper renew a claim.
 pub(crate) fn keep<T: Claim, P: Clone + 'static, R: ClaimReach>(
     pool: &P,
     identity: Option<usize>,
@@ -154,15 +152,14 @@ pub(crate) async fn end_as_returned<T: Claim, V, E: From<Error> + Display>(
     on_err: End,
     result: Result<V, E>,
 ) -> Result<V, E> {
-    match &result {
-        Ok(_) => ended(job, renewal.end(ClaimEnd::new(End::Complete)).await)?,
-        Err(error) => drop(
-            renewal
-                .end(ClaimEnd::failed(on_err, &error.to_string()))
-                .await,
-        ),
-    }
-    result
+    let end = match &result {
+        Ok(_) => ClaimEnd::new(End::Complete),
+        Err(error) => ClaimEnd::failed(on_err, &error.to_string()),
+    };
+    let done = renewal.end(end).await;
+    let value = result?;
+    ended(job, done)?;
+    Ok(value)
 }
 
 impl HeldRow for AnyClaim {
@@ -186,40 +183,41 @@ impl HeldRow for AnyClaim {
     }
 }
 
-/// The statements of the keeper about claims of one type, on one kind of connection.
+/// The statements of the keeper about claims of one type, on one kind of connection; `None` if a
+/// claim is of another type.
 pub(crate) trait Steps<D>: Send + Sync {
-    fn renew(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Renewed>>;
-    fn settle(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Settled>>;
-    fn end(&self, job: AnyClaim, end: ClaimEnd) -> StepOrError<D, bool>;
-    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> StepOrError<D, Vec<bool>>;
+    fn renew(&self, jobs: Vec<AnyClaim>) -> KnownStep<D, Vec<Renewed>>;
+    fn settle(&self, jobs: Vec<AnyClaim>) -> KnownStep<D, Vec<Settled>>;
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> KnownStep<D, bool>;
+    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> KnownStep<D, Vec<bool>>;
 }
 
-type StepOrError<D, A> = Result<AnyStep<D, A, Error>, Error>;
+type KnownStep<D, A> = Option<AnyStep<D, A, Error>>;
 
 /// The statements about claims of this type.
 struct StepsOf<T>(PhantomData<fn() -> T>);
 
 impl<T: Claim, D: Queries> Steps<D> for StepsOf<T> {
-    fn renew(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Renewed>> {
-        Ok(Arc::new(Renew::<T>(all_of(jobs)?)))
+    fn renew(&self, jobs: Vec<AnyClaim>) -> KnownStep<D, Vec<Renewed>> {
+        Some(Arc::new(Renew::<T>(all_of(jobs)?)))
     }
 
-    fn settle(&self, jobs: Vec<AnyClaim>) -> StepOrError<D, Vec<Settled>> {
-        Ok(Arc::new(Settle::<T>(all_of(jobs)?)))
+    fn settle(&self, jobs: Vec<AnyClaim>) -> KnownStep<D, Vec<Settled>> {
+        Some(Arc::new(Settle::<T>(all_of(jobs)?)))
     }
 
-    fn end(&self, job: AnyClaim, end: ClaimEnd) -> StepOrError<D, bool> {
-        Ok(Arc::new(EndStep::<T>(Claimed::of_any(job)?, end)))
+    fn end(&self, job: AnyClaim, end: ClaimEnd) -> KnownStep<D, bool> {
+        Some(Arc::new(EndStep::<T>(Claimed::of_any(job)?, end)))
     }
 
-    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> StepOrError<D, Vec<bool>> {
+    fn end_all(&self, ends: Vec<(AnyClaim, ClaimEnd)>) -> KnownStep<D, Vec<bool>> {
         let (jobs, ends): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
         let ends = all_of(jobs)?.into_iter().zip(ends);
-        Ok(Arc::new(EndAllStep::<T>(ends.collect())))
+        Some(Arc::new(EndAllStep::<T>(ends.collect())))
     }
 }
 
-fn all_of<T: Claim>(jobs: Vec<AnyClaim>) -> Result<Vec<Claimed<T>>, Error> {
+fn all_of<T: Claim>(jobs: Vec<AnyClaim>) -> Option<Vec<Claimed<T>>> {
     jobs.into_iter().map(Claimed::of_any).collect()
 }
 
@@ -230,13 +228,14 @@ impl<R: Reach> ClaimRows<R> {
     fn send<A: Send + 'static>(
         &self,
         is_here: bool,
-        step: StepOrError<R::Connection, A>,
+        step: KnownStep<R::Connection, A>,
         times: Times,
     ) -> Answering<'_, A, Error> {
-        match step {
-            Ok(step) => self.0.send(is_here, step, times),
-            Err(error) => Box::pin(ready(Err(error))),
+        if let Some(step) = step {
+            return self.0.send(is_here, step, times);
         }
+        let other = PoolError::new("two kinds of rows have one name");
+        Box::pin(ready(Err(other.into())))
     }
 }
 
@@ -285,36 +284,37 @@ type RenewColumns = (BigInt, Nullable<Interval>, Bool);
 /// order.
 struct Renew<T>(Vec<Claimed<T>>);
 
-impl<T: Claim> Step for Renew<T> {
-    type Answer = Vec<Renewed>;
-    type Error = Error;
-
-    const IS_RENEWAL: bool = true;
-
-    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
-        let Some(first) = self.0.first() else {
-            return Ok(Vec::new());
-        };
-        require_renewable(conn, first)?;
-        let statement = Statement::<RenewColumns>::of::<T>(Form::RenewMany)
-            .keys(self.0.iter().map(|job| &**job))
-            .with("holders", Value::holders(self.0.iter()));
-        let rows = load(conn, &statement).await;
-        let rows: Vec<(i64, Option<PgInterval>, bool)> = rows?;
-        let mut renewed: Vec<_> = self.0.iter().map(|_| Renewed::Gone).collect();
-        for (nth, lasts, is_held) in rows {
-            if let Some(renewed) = renewed.get_mut(index_of(nth)) {
-                *renewed = match lasts {
-                    Some(lasts) => Renewed::For(duration(lasts)),
-                    None if is_held => Renewed::Busy,
-                    None => Renewed::Gone,
-                };
+impl<T: Claim, D: Queries> Step<D, Vec<Renewed>, Error> for Renew<T> {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, Vec<Renewed>, Error> {
+        Box::pin(async move {
+            let Some(first) = self.0.first() else {
+                return Ok(Vec::new());
+            };
+            require_renewable(conn, first)?;
+            let statement = Statement::<RenewColumns>::of::<T>(Form::RenewMany)
+                .keys(self.0.iter().map(|job| &**job))
+                .with("holders", Value::holders(self.0.iter()));
+            let rows = load(conn, &statement).await;
+            let rows: Vec<(i64, Option<PgInterval>, bool)> = rows?;
+            let mut renewed = vec![Renewed::Gone; self.0.len()];
+            for (nth, lasts, is_held) in rows {
+                if let Some(renewed) = renewed.get_mut(index_of(nth)) {
+                    *renewed = match lasts {
+                        Some(lasts) => Renewed::For(duration(lasts)),
+                        None if is_held => Renewed::Busy,
+                        None => Renewed::Gone,
+                    };
+                }
             }
-        }
-        Ok(renewed)
+            Ok(renewed)
+        })
     }
 
-    fn doubted(answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
+    fn is_renewal(&self) -> bool {
+        true
+    }
+
+    fn doubted(&self, answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
         let doubted = |answer| match answer {
             Renewed::Gone => Renewed::Busy,
             seen => seen,
@@ -327,88 +327,85 @@ impl<T: Claim> Step for Renew<T> {
 /// them. One answer for each, in their order.
 struct Settle<T>(Vec<Claimed<T>>);
 
-impl<T: Claim> Step for Settle<T> {
-    type Answer = Vec<Settled>;
-    type Error = Error;
-
-    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
-        let rows = load(conn, &settled(&self.0)).await;
-        let mut rows: Vec<(i64, Option<String>, Option<String>)> = rows?;
-        rows.sort_unstable();
-        let rows = rows.into_iter().zip(&self.0);
-        let settled = rows.map(|((_, transaction, holder), job)| {
-            let is_ours = holder.as_deref() == Some(job.locked_by());
-            let is_nested = job.hold().inside().is_nested;
-            let is_taken_since = is_nested && holder.is_some() && job.hold().is_expired();
-            match transaction.as_deref() {
-                Some("in progress") => Settled::Open,
-                Some("own") if !is_ours => Settled::Committed,
-                // A rollback to a savepoint may have undone the end, and another worker may have
-                // claimed the row since.
-                Some("committed") if !is_ours && !is_taken_since => Settled::Committed,
-                // The transaction was rolled back, as a whole or to a savepoint. If the server does
-                // not know it, the row decides.
-                _ => Settled::RolledBack,
-            }
-        });
-        Ok(settled.collect())
+impl<T: Claim, D: Queries> Step<D, Vec<Settled>, Error> for Settle<T> {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, Vec<Settled>, Error> {
+        Box::pin(async move {
+            let rows = load(conn, &settled(&self.0)).await;
+            let mut rows: Vec<(i64, Option<String>, Option<String>)> = rows?;
+            rows.sort_unstable();
+            let rows = rows.into_iter().zip(&self.0);
+            let settled = rows.map(|((_, transaction, holder), job)| {
+                let is_ours = holder.as_deref() == Some(job.locked_by());
+                let is_nested = job.hold().inside().is_nested;
+                let is_taken_since = is_nested && holder.is_some() && job.hold().is_expired();
+                match transaction.as_deref() {
+                    Some("in progress") => Settled::Open,
+                    Some("own") if !is_ours => Settled::Committed,
+                    // A rollback to a savepoint may have undone the end, and another worker may
+                    // have claimed the row since.
+                    Some("committed") if !is_ours && !is_taken_since => Settled::Committed,
+                    // The transaction was rolled back, as a whole or to a savepoint. If the server
+                    // does not know it, the row decides.
+                    _ => Settled::RolledBack,
+                }
+            });
+            Ok(settled.collect())
+        })
     }
 
     /// An open transaction is not an answer: the pool's connection may be the one that has it open.
-    fn doubted(answers: Vec<Settled>) -> Option<Vec<Settled>> {
+    fn doubted(&self, answers: Vec<Settled>) -> Option<Vec<Settled>> {
         (!answers.contains(&Settled::Open)).then_some(answers)
     }
 }
 
 struct EndStep<T>(Claimed<T>, ClaimEnd);
 
-impl<T: Claim> Step for EndStep<T> {
-    type Answer = bool;
-    type Error = Error;
-
-    async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
-        let Self(job, ClaimEnd { end, message }) = self;
-        match end_fitting(conn, job, *end, message).await {
-            Ok(refused) => {
-                if let Some(refused) = refused {
-                    let refused = Error::Database(refused);
-                    tell(job.observer(), Event::EndFailed(job, &refused));
+impl<T: Claim, D: Queries> Step<D, bool, Error> for EndStep<T> {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, bool, Error> {
+        Box::pin(async move {
+            let Self(job, ClaimEnd { end, message }) = self;
+            match end_fitting(conn, job, *end, message).await {
+                Ok(refused) => {
+                    if let Some(refused) = refused {
+                        let refused = Error::Database(refused);
+                        tell(job.observer(), Event::EndFailed(job, &refused));
+                    }
+                    Ok(true)
                 }
-                Ok(true)
+                Err(Error::Lost { .. }) => Ok(false),
+                Err(error) => Err(error),
             }
-            Err(Error::Lost { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        })
     }
 
-    fn doubted(is_ended: bool) -> Option<bool> {
+    fn doubted(&self, is_ended: bool) -> Option<bool> {
         is_ended.then_some(true)
     }
 
-    fn may_be_of_twin(is_ended: &bool) -> bool {
+    fn may_be_of_twin(&self, is_ended: &bool) -> bool {
         !is_ended
     }
 }
 
 struct EndAllStep<T>(Vec<(Claimed<T>, ClaimEnd)>);
 
-impl<T: Claim> Step for EndAllStep<T> {
-    type Answer = Vec<bool>;
-    type Error = Error;
-
-    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<bool>, Error> {
-        let ends = self.0.iter();
-        let ends = ends.map(|(job, ClaimEnd { end, message })| (job, *end, Some(&**message)));
-        let ends: Vec<_> = ends.collect();
-        end_all(conn, &ends).await
+impl<T: Claim, D: Queries> Step<D, Vec<bool>, Error> for EndAllStep<T> {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, Vec<bool>, Error> {
+        Box::pin(async move {
+            let ends = self.0.iter();
+            let ends = ends.map(|(job, ClaimEnd { end, message })| (job, *end, Some(&**message)));
+            let ends: Vec<_> = ends.collect();
+            end_all(conn, &ends).await
+        })
     }
 
     /// Claims that were not ended here are ended one by one.
-    fn doubted(are_ended: Vec<bool>) -> Option<Vec<bool>> {
+    fn doubted(&self, are_ended: Vec<bool>) -> Option<Vec<bool>> {
         are_ended.contains(&true).then_some(are_ended)
     }
 
-    fn may_be_of_twin(are_ended: &Vec<bool>) -> bool {
+    fn may_be_of_twin(&self, are_ended: &Vec<bool>) -> bool {
         are_ended.contains(&false)
     }
 }

@@ -146,9 +146,8 @@ impl Schema {
     /// Adds the indexes for `#[claim(per = "…", limit = …)]`. The table must have the column.
     #[must_use]
     pub fn per(mut self, column: &str) -> Self {
-        self.claim
-            .columns
-            .push(("per".to_owned(), column.to_owned()));
+        let per = ("per".to_owned(), column.to_owned());
+        self.claim.columns.push(per);
         self
     }
 

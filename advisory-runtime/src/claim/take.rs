@@ -10,13 +10,12 @@ use super::spent::fail_spent;
 use super::sql::{Form, Statement, Value, Wanted};
 use super::table::Claim;
 use crate::driver::Queries;
-use crate::rows::Sent;
+use crate::rows::Moment;
 use diesel::expression::{AppearsOnTable, Expression, NonAggregate};
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel::sql_types::{BoolOrNullableBool, Text, Untyped};
 
-/// Claims the first row.
 pub(crate) async fn take_first<T: Claim, D: Queries>(
     conn: &mut D,
     worker: &str,
@@ -103,7 +102,7 @@ async fn repeat<'a, const IS_ONE: bool, T: Claim, Id: 'static, const N: u8, D: Q
 ) -> Result<Vec<Claimed<T>>, Error> {
     let statement = statement.claim::<T>(worker, IS_ONE, wanted);
     loop {
-        let before = Sent::now();
+        let before = Moment::now();
         let rows: Vec<Answered<T, IS_ONE>> = load(conn, &statement).await?;
         let Answer { claimed, spent } = Answer::of(rows, before)?;
         let Some(spent) = spent else {

@@ -20,7 +20,7 @@ use super::{Claimed, Error, Event};
 #[cfg(feature = "diesel-async")]
 use crate::Pool;
 use crate::driver::Queries;
-use crate::rows::{End, Observer, may_stick, tell};
+use crate::rows::{End, Observer, may_stick, number_of_pool, tell};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
@@ -78,9 +78,10 @@ pub struct Worker<'w, T: Claim, P> {
 
 type Stop<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 
-/// The settings of a worker.
 pub(crate) struct Settings<'w, T: Claim> {
     name: String,
+    /// The number that the keeper has for a pool without an identity.
+    pub(crate) number: usize,
     pub(crate) concurrency: usize,
     /// The number of rows to fetch ahead; `None` to derive it from the time that bodies take.
     prefetch: Option<usize>,
@@ -122,6 +123,7 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         };
         let settings = Settings {
             name: name.into(),
+            number: number_of_pool(),
             concurrency: 1,
             prefetch: None,
             on_err,
@@ -210,8 +212,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// when all running bodies have returned, or after the time of [`grace`](Self::grace).
     ///
     /// If a claim has been sent, the worker waits at most 5 seconds for its answer; without one, its
-    /// rows may stay claimed until they expire. It waits at most 5 seconds for its rows to end. The process continues to try for as
-    /// long as it lives, and a row that it cannot end expires.
+    /// rows may stay claimed until they expire. It waits at most 5 seconds for its rows to end. The
+    /// process continues to try for as long as it lives, and a row that it cannot end expires.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'w) -> Self {
         self.stop = Box::pin(stop);
         self

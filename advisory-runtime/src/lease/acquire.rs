@@ -9,9 +9,9 @@ use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Request, Table};
 use crate::Connection;
 use crate::driver::{Queries, depth};
-use crate::error::is_connection_lost;
+use crate::error::{is_conflict, is_connection_lost};
 use crate::random::random;
-use crate::rows::{Expiry, Sent, is_conflict};
+use crate::rows::Moment;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Table {
         };
         let (mut form, mut moves) = (first, 0);
         loop {
-            let sent = Sent::now();
+            let sent = Moment::now();
             let has_timeline = self.has_timeline(is_test);
             let values = match form {
                 Form::AcquireAndSweep => &values[..],
@@ -85,7 +85,7 @@ impl Table {
                         Duration::ZERO => request.ttl,
                         left => left.min(request.ttl),
                     };
-                    let (token, until) = (FencingToken(token), Expiry::after(sent, ttl));
+                    let (token, until) = (FencingToken(token), sent.plus(ttl));
                     let lease = Lease::new(self, request, grant_id, token, until);
                     Ok(Ok(Lease { is_test, ..lease }))
                 }
@@ -157,9 +157,8 @@ impl Table {
             error,
             DieselError::DatabaseError(DatabaseErrorKind::Unknown, _)
         );
-        let error = self
-            .explain(conn, error, request.name(), Rights::Grant)
-            .await;
+        let lock = request.name();
+        let error = self.explain(conn, error, lock, Rights::Grant).await;
         if !has_timeline || !is_unknown || !matches!(error, Error::Database(_)) {
             return Some(error);
         }
@@ -252,12 +251,8 @@ impl Table {
             let message = format!("SET LOCAL lock_timeout='1s';{move_it}");
             conn.execute(&message).await
         };
-        match moved {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let (lock, rights) = (request.name(), Rights::MoveSequence);
-                Err(self.explain(conn, error, lock, rights).await)
-            }
-        }
+        let Err(error) = moved else { return Ok(()) };
+        let (lock, rights) = (request.name(), Rights::MoveSequence);
+        Err(self.explain(conn, error, lock, rights).await)
     }
 }

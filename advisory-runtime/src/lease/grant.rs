@@ -3,7 +3,7 @@
 use super::request::{milliseconds, name_of};
 use super::statement::Value;
 use super::{Error, Request, Table};
-use crate::rows::{Expiry, Hold, Observer, Phase, Stop, watch};
+use crate::rows::{Hold, Moment, Observer, Phase, Stop, watch};
 use diesel::expression::AsExpression;
 use diesel::pg::Pg;
 use diesel::serialize::{self, Output, ToSql};
@@ -108,7 +108,7 @@ impl Lease {
         request: &Request,
         grant_id: i64,
         token: FencingToken,
-        until: Expiry,
+        until: Moment,
     ) -> Self {
         Self {
             table: table.clone(),
@@ -178,7 +178,7 @@ impl Lease {
     }
 
     /// The values that identify the grant.
-    pub(super) const fn values(&self) -> [Value<'static>; 3] {
+    pub(super) fn values(&self) -> [Value<'static>; 3] {
         let [hash, grant] = self.acquisition();
         [hash, grant, Value::Number(self.token.0)]
     }

@@ -6,10 +6,10 @@ use crate::debug::LockSet;
 use crate::error::{Fallible, never};
 use crate::holding::{Handle, OfDeclaredLock};
 use crate::observe::{Outcome, Telemetry};
-use crate::rows::{Ended, Phase, Stop, watch};
+use crate::rows::{Ended, Phase, Stop, connection_lost, watch};
 use crate::{DeclaredLock, Holding, LockKey};
 use advisory_pattern::sha256;
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::result::Error as DieselError;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,10 +124,8 @@ impl LeaseGuard {
             #[cfg(not(feature = "tracing"))]
             let span = ();
             let lock_set = self.lock_set.as_ref();
-            (
-                span,
-                lock_set.map(|set| body_leases::enter(&self.lease, set)),
-            )
+            let entered = lock_set.map(|set| body_leases::enter(&self.lease, set));
+            (span, entered)
         };
         match watch(hold, limit, enter, body).await {
             Err(Stop::Exceeded) => Err(Error::HoldExceeded {
@@ -256,8 +254,7 @@ impl Drop for LeaseGuard {
 
 /// The connection of the body's transaction counts as lost.
 fn no_return() -> DieselError {
-    let message = "the call did not return in time after `complete`".to_owned();
-    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(message))
+    connection_lost("the call did not return in time after `complete`")
 }
 
 /// Called by the attribute's expansion.

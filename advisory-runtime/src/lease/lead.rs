@@ -145,11 +145,8 @@ pub async fn lead_until<E: From<Error>, F: Future<Output = Result<(), E>>>(
         }
         // Gives other processes a chance.
         let pause = request.every().min(Duration::from_secs(1));
-        let until = Instant::now() + jitter(pause);
-        if unless(shutdown.as_mut(), sleep_until(until))
-            .await
-            .is_none()
-        {
+        let pause = sleep_until(Instant::now() + jitter(pause));
+        if unless(shutdown.as_mut(), pause).await.is_none() {
             return Ok(());
         }
     }

@@ -5,7 +5,7 @@ use super::rows::{AnyLeaseRows, LeaseEnd};
 use super::store::{Acquisition, Store};
 use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Leases, Row, Table};
-use crate::rows::{Answering, Expiry, Keeper, Renewed, Rows, Sent, Settled, Times};
+use crate::rows::{Answering, Keeper, Moment, Renewed, Rows, Settled, Times};
 use std::collections::HashMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,20 +13,11 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// A table of leases in memory; see [`Leases::in_memory`]. A clone is the same table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct InMemory {
     table: Arc<Mutex<Entries>>,
     /// On the test's own runtime, whose time can be paused.
     keeper: Arc<Keeper>,
-}
-
-impl Default for InMemory {
-    fn default() -> Self {
-        Self {
-            table: Arc::default(),
-            keeper: Keeper::on_runtime(),
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -192,8 +183,8 @@ impl Store for InMemory {
         acquisition: &Acquisition,
         _: Option<Duration>,
     ) -> Result<Result<Lease, Refusal>, Error> {
-        let (request, sent) = (&acquisition.request, Sent::now());
-        let until = Expiry::after(sent, request.ttl);
+        let (request, sent) = (&acquisition.request, Moment::now());
+        let until = sent.plus(request.ttl);
         let key_hash = request.key_hash;
         let mut rows = self.entries();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {

@@ -6,8 +6,8 @@ use super::statement::{RowColumns, Statement, Value, count, outside_transaction}
 use super::{Error, Lease, Request, Row, Table};
 use crate::Connection;
 use crate::driver::Queries;
+use crate::error::is_conflict;
 use crate::random::random;
-use crate::rows::is_conflict;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Table {
         let values = [
             Value::Text(filter),
             Value::Texts(patterns),
-            Value::Hashes(hashes),
+            Value::Hashes(hashes.to_vec()),
             Value::Number(limit.into()),
         ];
         let mut rows = self.rows(conn, Form::Some, &values).await?;
@@ -190,9 +190,8 @@ impl Table {
         outside_transaction(conn, || lease.name())?;
         let [hash, grant, token] = lease.values();
         let values = [hash, grant, token, Value::Text(data)];
-        let is_held = self
-            .affects(conn, Form::SetData, &values, || lease.name())
-            .await?;
+        let lock = || lease.name();
+        let is_held = self.affects(conn, Form::SetData, &values, lock).await?;
         if !is_held {
             lease.hold.lose();
         }

@@ -101,25 +101,23 @@ impl<R: Reach> Rows<Arc<Granted>> for LeaseRows<R> {
     }
 }
 
-/// The arrays of a statement about many grants: their identities, and a number for each.
-struct Arrays(Vec<Vec<u8>>, [Vec<i64>; 3]);
+/// The values of a statement about many grants: their identities, and a number for each.
+fn values_of(leases: &[Arc<Granted>], number: impl Fn(&Granted) -> i64) -> [Value<'static>; 4] {
+    let of = |number: &dyn Fn(&Granted) -> i64| {
+        Value::Numbers(leases.iter().map(|granted| number(granted)).collect())
+    };
+    let keys = leases.iter().map(|granted| granted.lease.key_hash.to_vec());
+    [
+        Value::Hashes(keys.collect()),
+        of(&|granted| granted.lease.grant_id),
+        of(&|granted| granted.lease.token.get()),
+        of(&number),
+    ]
+}
 
-impl Arrays {
-    fn new(leases: &[Arc<Granted>], number: impl Fn(&Granted) -> i64) -> Self {
-        let of = |number: &dyn Fn(&Granted) -> i64| {
-            leases.iter().map(|granted| number(granted)).collect()
-        };
-        let keys = leases.iter().map(|granted| granted.lease.key_hash.to_vec());
-        let grants = of(&|granted| granted.lease.grant_id);
-        let tokens = of(&|granted| granted.lease.token.get());
-        Self(keys.collect(), [grants, tokens, of(&number)])
-    }
-
-    fn values(&self) -> [Value<'_>; 4] {
-        let Self(keys, [grants, tokens, numbers]) = self;
-        let [grants, tokens, numbers] = [grants, tokens, numbers].map(|all| Value::Numbers(all));
-        [Value::Hashes(keys), grants, tokens, numbers]
-    }
+/// A test's transaction alone sees its leases.
+fn are_of_test(leases: &[Arc<Granted>]) -> bool {
+    leases.iter().any(|granted| granted.lease.is_test)
 }
 
 /// Renews leases of one table, each for its ttl from now, without waiting for a locked row: not for
@@ -127,105 +125,102 @@ impl Arrays {
 /// in their order.
 struct Renew(Vec<Arc<Granted>>);
 
-impl Step for Renew {
-    type Answer = Vec<Renewed>;
-    type Error = Error;
-
-    const IS_RENEWAL: bool = true;
-
-    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Renewed>, Error> {
-        let Self(leases) = self;
-        let Some(first) = leases.first().map(|granted| &granted.lease) else {
-            return Ok(Vec::new());
-        };
-        let lock = || first.name();
-        outside_transaction(conn, lock)?;
-        let arrays = Arrays::new(leases, |granted| milliseconds(granted.lease.hold.ttl));
-        let (table, values) = (&first.table, arrays.values());
-        // Its place, whether it was renewed, and otherwise whether the last commit held it.
-        let text = table.texts.get(Form::Renew);
-        let statement = Statement::<(BigInt, Bool, Bool)>::new(text, &values);
-        let rows = conn.load(statement).await;
-        let mut rows: Vec<(i64, bool, bool)> = table.explained(conn, rows, lock).await?;
-        rows.sort_unstable();
-        let mut answers = Vec::new();
-        for ((_, is_renewed, is_held), granted) in rows.into_iter().zip(leases) {
-            answers.push(match (is_renewed, is_held) {
-                (true, _) => Renewed::For(granted.lease.hold.ttl),
-                (false, true) => Renewed::Busy,
-                (false, false) => Renewed::Gone,
+impl<D: Queries> Step<D, Vec<Renewed>, Error> for Renew {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, Vec<Renewed>, Error> {
+        Box::pin(async move {
+            let Self(leases) = self;
+            let Some(first) = leases.first().map(|granted| &granted.lease) else {
+                return Ok(Vec::new());
+            };
+            let lock = || first.name();
+            outside_transaction(conn, lock)?;
+            let values = values_of(leases, |granted| milliseconds(granted.lease.hold.ttl));
+            // Its place, whether it was renewed, and otherwise whether the last commit held it.
+            let text = first.table.texts.get(Form::Renew);
+            let statement = Statement::<(BigInt, Bool, Bool)>::new(text, &values);
+            let rows = conn.load(statement).await;
+            let mut rows: Vec<(i64, bool, bool)> = first.table.explained(conn, rows, lock).await?;
+            rows.sort_unstable();
+            let answers = rows.into_iter().zip(leases);
+            let answers = answers.map(|(row, granted)| match row {
+                (_, true, _) => Renewed::For(granted.lease.hold.ttl),
+                (_, false, true) => Renewed::Busy,
+                (_, false, false) => Renewed::Gone,
             });
-        }
-        Ok(answers)
+            Ok(answers.collect())
+        })
     }
 
-    /// A test's transaction alone sees its leases.
+    fn is_renewal(&self) -> bool {
+        true
+    }
+
     fn is_of_test(&self) -> bool {
-        self.0.iter().any(|granted| granted.lease.is_test)
+        are_of_test(&self.0)
     }
 }
+
+/// The place of a lease, how its transaction has ended, and whether its row is kept.
+type SettledColumns = (BigInt, Nullable<Text>, Nullable<Bool>);
 
 /// How the transactions have ended in which these leases of one table were completed, without
 /// waiting for them. One answer for each, in their order.
 struct Settle(Vec<Arc<Granted>>);
 
-impl Step for Settle {
-    type Answer = Vec<Settled>;
-    type Error = Error;
-
-    async fn send<D: Queries>(&self, conn: &mut D) -> Result<Vec<Settled>, Error> {
-        let Self(leases) = self;
-        let Some(first) = leases.first().map(|granted| &granted.lease) else {
-            return Ok(Vec::new());
-        };
-        let arrays = Arrays::new(leases, |granted| granted.lease.hold.inside().transaction);
-        let (table, values) = (&first.table, arrays.values());
-        let text = table.texts.get(Form::Settled);
-        // Its place, how its transaction has ended, and whether its row is kept.
-        let statement = Statement::<(BigInt, Nullable<Text>, Nullable<Bool>)>::new(text, &values);
-        let rows = conn.load(statement).await;
-        let rows = table.explained(conn, rows, || first.name()).await;
-        let mut rows: Vec<(i64, Option<String>, Option<bool>)> = rows?;
-        rows.sort_unstable();
-        let mut answers = Vec::new();
-        for ((_, transaction, is_kept), granted) in rows.into_iter().zip(leases) {
-            let is_nested = granted.lease.hold.inside().is_nested;
-            answers.push(match (transaction.as_deref(), is_kept) {
-                (Some("in progress"), _) => Settled::Open,
-                (_, Some(true)) => Settled::Committed,
-                // The key was done, and its row is gone. A savepoint can have been rolled back in
-                // the transaction, and then another can have been granted the key.
-                (Some("committed"), None) if !is_nested => Settled::Committed,
-                // It was rolled back, as a whole or to a savepoint. If the server does not know it,
-                // the row says so.
-                _ => Settled::RolledBack,
+impl<D: Queries> Step<D, Vec<Settled>, Error> for Settle {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, Vec<Settled>, Error> {
+        Box::pin(async move {
+            let Self(leases) = self;
+            let Some(first) = leases.first().map(|granted| &granted.lease) else {
+                return Ok(Vec::new());
+            };
+            let values = values_of(leases, |granted| granted.lease.hold.inside().transaction);
+            let text = first.table.texts.get(Form::Settled);
+            let rows = conn
+                .load(Statement::<SettledColumns>::new(text, &values))
+                .await;
+            let rows = first.table.explained(conn, rows, || first.name()).await;
+            let mut rows: Vec<(i64, Option<String>, Option<bool>)> = rows?;
+            rows.sort_unstable();
+            let answers = rows.into_iter().zip(leases);
+            let answers = answers.map(|((_, transaction, is_kept), granted)| {
+                let is_nested = granted.lease.hold.inside().is_nested;
+                match (transaction.as_deref(), is_kept) {
+                    (Some("in progress"), _) => Settled::Open,
+                    (_, Some(true)) => Settled::Committed,
+                    // The key was done, and its row is gone. A savepoint can have been rolled back
+                    // in the transaction, and then another can have been granted the key.
+                    (Some("committed"), None) if !is_nested => Settled::Committed,
+                    // It was rolled back, as a whole or to a savepoint. If the server does not know
+                    // it, the row says so.
+                    _ => Settled::RolledBack,
+                }
             });
-        }
-        Ok(answers)
+            Ok(answers.collect())
+        })
     }
 
     fn is_of_test(&self) -> bool {
-        self.0.iter().any(|granted| granted.lease.is_test)
+        are_of_test(&self.0)
     }
 }
 
 struct EndStep(Arc<Granted>, LeaseEnd);
 
-impl Step for EndStep {
-    type Answer = bool;
-    type Error = Error;
-
-    async fn send<D: Queries>(&self, conn: &mut D) -> Result<bool, Error> {
-        let Self(granted, end) = self;
-        let (lease, table) = (&granted.lease, &granted.lease.table);
-        if let Some(keep) = end.keep {
-            return table.keep_on(conn, lease, keep).await;
-        }
-        let is_released = table.release_on(conn, lease).await?;
-        if !is_released && !end.is_granted {
-            return Err(PoolError::new("the grant has not appeared so far").into());
-        }
-        Ok(is_released)
+impl<D: Queries> Step<D, bool, Error> for EndStep {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, bool, Error> {
+        Box::pin(async move {
+            let Self(granted, end) = self;
+            let (lease, table) = (&granted.lease, &granted.lease.table);
+            if let Some(keep) = end.keep {
+                return table.keep_on(conn, lease, keep).await;
+            }
+            let is_released = table.release_on(conn, lease).await?;
+            if !is_released && !end.is_granted {
+                return Err(PoolError::new("the grant has not appeared so far").into());
+            }
+            Ok(is_released)
+        })
     }
 
     fn is_of_test(&self) -> bool {

@@ -92,18 +92,6 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseG
 
 /// Removes all expired rows with [`Table::sweep`](super::Table::sweep), on a connection of the
 /// pool.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::lease::{self, Error, Source};
-///
-/// /// Removes expired rows. Call it once a day.
-/// async fn clean(pool: &impl Source) -> Result<(), Error> {
-///     println!("{} rows removed", lease::sweep(pool).await?);
-///     Ok(())
-/// }
-/// ```
 pub async fn sweep(source: &impl Source) -> Result<usize, Error> {
     let leases = source.leases();
     leases.store.sweep(&leases.table).await

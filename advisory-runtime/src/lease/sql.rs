@@ -118,10 +118,8 @@ impl Texts {
             Part::Sql(sql) => Some(sql),
             Part::Value(_) => None,
         };
-        parts(self.get(Form::IsCurrent))
-            .into_iter()
-            .filter_map(sql)
-            .collect()
+        let parts = parts(self.get(Form::IsCurrent)).into_iter();
+        parts.filter_map(sql).collect()
     }
 
     fn make(&self, form: Form, has_timeline: bool) -> Box<str> {
@@ -213,14 +211,12 @@ fn template(form: Form) -> (String, &'static str) {
         Form::MoveSequence => (include_str!("sql/move_sequence.sql").into(), ""),
         Form::IsMoved => (
             "SELECT 1 FROM (SELECT pg_sequence_last_value({sequence}) AS number) AS drawn \
-             WHERE drawn.number > :number AND (drawn.number >> 40) <> (:number >> 40) AND {is_of_timeline}"
+             WHERE drawn.number > :number AND (drawn.number >> 40) <> (:number >> 40) \
+             AND {is_of_timeline}"
                 .into(),
             "number",
         ),
-        Form::SetData => (
-            change("data = :data", ""),
-            "key grant token data",
-        ),
+        Form::SetData => (change("data = :data", ""), "key grant token data"),
         Form::Renew => (
             include_str!("sql/renew.sql").into(),
             "keys grants tokens ttls",
@@ -245,36 +241,37 @@ fn template(form: Form) -> (String, &'static str) {
         ),
         Form::Fence => (include_str!("sql/fence.sql").into(), OURS),
         Form::IsCurrent => (
-            "EXISTS (SELECT 1 FROM {table} WHERE {is_ours} AND NOT is_kept AND {is_valid} FOR KEY SHARE)"
+            "EXISTS (SELECT 1 FROM {table} \
+             WHERE {is_ours} AND NOT is_kept AND {is_valid} FOR KEY SHARE)"
                 .into(),
             OURS,
         ),
         Form::Find => ("{row} WHERE key_hash = :key AND {is_valid}".into(), OURS),
         Form::Between => (
-            "{row} WHERE key_hash >= :first AND key_hash <= :last AND {is_valid} ORDER BY key_hash LIMIT 2"
+            "{row} WHERE key_hash >= :first AND key_hash <= :last AND {is_valid} \
+             ORDER BY key_hash LIMIT 2"
                 .into(),
             "first last",
         ),
         Form::List => ("{row} WHERE {is_valid} ORDER BY expires_at".into(), ""),
         Form::Counts => (
-            "SELECT pattern, count(*) FILTER (WHERE NOT is_kept), count(*) FILTER (WHERE is_kept) FROM {table} \
-             WHERE {wanted} GROUP BY pattern ORDER BY count(*) DESC LIMIT :limit"
+            "SELECT pattern, count(*) FILTER (WHERE NOT is_kept), count(*) FILTER (WHERE is_kept) \
+             FROM {table} WHERE {wanted} GROUP BY pattern ORDER BY count(*) DESC LIMIT :limit"
                 .into(),
             WANTED,
         ),
         Form::Some => (
             ["NOT is_kept", "is_kept"]
                 .map(|which| {
-                    format!("({{row}} WHERE {which} AND {{wanted}} ORDER BY expires_at LIMIT :limit)")
+                    format!(
+                        "({{row}} WHERE {which} AND {{wanted}} ORDER BY expires_at LIMIT :limit)"
+                    )
                 })
                 .join(" UNION ALL "),
             WANTED,
         ),
         Form::Sweep => (include_str!("sql/sweep.sql").into(), "limit"),
-        Form::IsMissing => (
-            "SELECT 1 WHERE to_regclass('{table}') IS NULL".into(),
-            "",
-        ),
+        Form::IsMissing => ("SELECT 1 WHERE to_regclass('{table}') IS NULL".into(), ""),
         Form::Lacks => (include_str!("sql/lacks.sql").into(), "rights"),
     }
 }

@@ -4,7 +4,7 @@ use super::sql::{Form, IS_STANDBY};
 use super::{Error, Table};
 use crate::driver::{Driver, Queries};
 use crate::error::is_connection_lost;
-use crate::rows::{Unusable, require_no_transaction};
+use crate::rows::require_no_transaction;
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
@@ -20,8 +20,8 @@ pub(super) enum Value<'v> {
     Number(i64),
     Text(Option<&'v str>),
     Texts(&'v [String]),
-    Hashes(&'v [Vec<u8>]),
-    Numbers(&'v [i64]),
+    Hashes(Vec<Vec<u8>>),
+    Numbers(Vec<i64>),
 }
 
 /// A statement, its values, and the SQL types of its columns. `NUMBER` is above zero for a text
@@ -69,12 +69,8 @@ pub(super) async fn count<D: Queries>(
     conn.count(statement).await
 }
 
-/// A text by its number.
-#[derive(Debug)]
-pub(super) struct Fixed<const NUMBER: u8>;
-
-impl<Columns, const NUMBER: u8> QueryId for Statement<'_, Columns, NUMBER> {
-    type QueryId = Fixed<NUMBER>;
+impl<Columns: 'static, const NUMBER: u8> QueryId for Statement<'_, Columns, NUMBER> {
+    type QueryId = Statement<'static, Columns, NUMBER>;
     const HAS_STATIC_QUERY_ID: bool = NUMBER > 0;
 }
 
@@ -106,15 +102,11 @@ impl<Columns, const NUMBER: u8> QueryFragment<Pg> for Statement<'_, Columns, NUM
 /// Refuses a transaction, which could undo the statement.
 pub(super) fn outside_transaction<D: Driver>(
     conn: &mut D,
-    lock: impl FnOnce() -> Cow<'static, str>,
+    lock: impl Fn() -> Cow<'static, str>,
 ) -> Result<(), Error> {
-    require_no_transaction(conn).map_err(|unusable| {
-        let lock = lock();
-        match unusable {
-            Unusable::InTransaction => Error::InTransaction { lock },
-            Unusable::Broken => Error::BrokenConnection { lock },
-        }
-    })
+    let in_transaction = || Error::InTransaction { lock: lock() };
+    let is_closed = || Error::BrokenConnection { lock: lock() };
+    require_no_transaction(conn, in_transaction, is_closed)
 }
 
 /// The rights without which a statement fails.

@@ -36,21 +36,23 @@ impl Acquisition {
     pub(crate) fn connection_limit(&self) -> Option<Duration> {
         matches!(self.request.wait, Wait::Never).then_some(CONNECTION_OF_A_TRY)
     }
+
+    /// Notes that a try is sent now. Returns the time for its answer: what is left of `within`,
+    /// which is counted from `since`.
+    pub(crate) fn mark_sent(&self, since: Instant, within: Option<Duration>) -> Duration {
+        self.is_sent.store(true, Ordering::Relaxed);
+        within.map_or(UNANSWERED, |within| {
+            within.saturating_sub(since.elapsed()).max(LAST_TRY)
+        })
+    }
+}
+
+pub(crate) fn late(limit: Duration) -> Error {
+    PoolError::new(format!("the server did not answer within {limit:.1?}")).into()
 }
 
 /// Where leases are: a pool of bb8 or deadpool, a [`Pool`] of your own, or
-/// [`InMemory`](super::InMemory).
-///
-/// # Examples
-///
-/// ```
-/// use advisory_runtime::lease::{Leases, Store};
-///
-/// /// Runs with a database, and in a test with `Leases::in_memory()`.
-/// struct Reports<S: Store> {
-///     leases: Leases<S>,
-/// }
-/// ```
+/// [`InMemory`](super::InMemory) in unit tests.
 pub trait Store: Clone + Send + Sync + 'static {
     /// The statements of the keeper. To be called on the runtime of the pool's connections.
     #[doc(hidden)]
@@ -129,22 +131,15 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
             match (timeout(limit.unwrap_or(CONNECTION), conn).await, limit) {
                 (Some(conn), _) => break conn?,
                 (None, None) => {}
-                (None, Some(limit)) => {
-                    return Err(no_connection(limit).into());
-                }
+                (None, Some(limit)) => return Err(no_connection(limit).into()),
             }
         };
         let mut borrowed = Borrowed::new(conn);
-        let answer = within.map_or(UNANSWERED, |within| {
-            within.saturating_sub(since.elapsed()).max(LAST_TRY)
-        });
-        acquisition.is_sent.store(true, Ordering::Relaxed);
         let (request, grant_id) = (&acquisition.request, acquisition.grant_id);
-        let pg = borrowed.pg();
-        let tried = timeout(answer, pin!(table.grant(pg, request, grant_id, None))).await;
-        let Some(tried) = tried else {
-            return Err(late("the server did not answer", answer));
-        };
+        let limit = acquisition.mark_sent(since, within);
+        let tried = table.grant(borrowed.pg(), request, grant_id, None);
+        let tried = timeout(limit, pin!(tried)).await;
+        let tried = tried.ok_or_else(|| late(limit))?;
         borrowed.record_answer();
         tried
     }
@@ -160,8 +155,4 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     async fn sweep(&self, table: &Table) -> Result<usize, Error> {
         table.sweep(&mut self.connection().await?).await
     }
-}
-
-pub(crate) fn late(what: &str, within: Duration) -> Error {
-    PoolError::new(format!("{what} within {within:.1?}")).into()
 }

@@ -14,16 +14,6 @@ use std::sync::{Arc, LazyLock};
 ///
 /// `cargo advisory migration lease` prints it, with `--table` for another name, as does
 /// [`Table::up`].
-///
-/// ```
-/// use advisory_runtime::lease::ADVISORY_LEASE_UP;
-/// use diesel::QueryResult;
-/// use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
-///
-/// async fn set_up(conn: &mut AsyncPgConnection) -> QueryResult<()> {
-///     conn.transaction(async |conn| conn.batch_execute(ADVISORY_LEASE_UP).await).await
-/// }
-/// ```
 pub const ADVISORY_LEASE_UP: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/up.sql");
 

@@ -8,7 +8,7 @@ use super::tries::Tries;
 use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::PoolError;
 use crate::random::random;
-use crate::rows::{Expiry, Failure, Name, RowError as _, Sent, unless};
+use crate::rows::{Failure, Moment, Name, RowError as _, unless};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -46,22 +46,20 @@ pub(super) async fn run<S: Store>(
                 renewal.end_later(LeaseEnd::RELEASE, unanswered.alive.take());
             }
         }
-        refused => {
-            if let Some(Err(error)) = refused {
-                match &error {
-                    Error::Held { lock, waited, .. } => leases.notify(Event::Busy {
-                        lock,
-                        waited: *waited,
-                    }),
-                    Error::Done { lock, remaining } => leases.notify(Event::Done {
-                        lock,
-                        remaining: *remaining,
-                    }),
-                    _ => {}
-                }
-                drop(ready.send(Err(error)));
+        Some(Err(error)) => {
+            match error {
+                Error::Held {
+                    ref lock, waited, ..
+                } => leases.notify(Event::Busy { lock, waited }),
+                Error::Done {
+                    ref lock,
+                    remaining,
+                } => leases.notify(Event::Done { lock, remaining }),
+                _ => {}
             }
+            drop(ready.send(Err(error)));
         }
+        None => {}
     }
 }
 
@@ -71,7 +69,7 @@ struct Unanswered<S: Store> {
     leases: Leases<S>,
     acquisition: Acquisition,
     /// The last try without an answer.
-    since: Option<Sent>,
+    since: Option<Moment>,
     /// Dropped when the lease has ended.
     alive: Alive,
 }
@@ -79,11 +77,11 @@ struct Unanswered<S: Store> {
 impl<S: Store> Drop for Unanswered<S> {
     fn drop(&mut self) {
         let is_sent = self.acquisition.is_sent.load(Ordering::Relaxed);
-        let Some(since) = self.since.or(is_sent.then(Sent::now)) else {
+        let Some(since) = self.since.or(is_sent.then(Moment::now)) else {
             return;
         };
         let request = &self.acquisition.request;
-        let until = Expiry::after(since, request.ttl);
+        let until = since.plus(request.ttl);
         let (grant_id, token) = (self.acquisition.grant_id, FencingToken(0));
         let table = &self.leases.table;
         let lease = Lease::new(table, request, grant_id, token, until);
@@ -137,7 +135,7 @@ async fn acquire<S: Store>(
                     return Some(Err(error));
                 }
                 if was_sent {
-                    *since = Some(Sent::now());
+                    *since = Some(Moment::now());
                 }
                 Err(error)
             }

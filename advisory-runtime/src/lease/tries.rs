@@ -9,7 +9,7 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
 /// The time for the try at the deadline, when nothing is left of the wait.
-pub(crate) const LAST_TRY: Duration = Duration::from_millis(100);
+pub(super) const LAST_TRY: Duration = Duration::from_millis(100);
 /// How often a call with `Wait::Never` tries again after conflicts.
 const CONFLICTS: u32 = 10;
 

@@ -173,9 +173,8 @@ impl<H: MigrationHarness<Pg> + BoxableConnection<Pg>> Run<'_, H> {
         let last = &applied[..count.min(applied.len())];
         let of = last.len();
         self.report_locked(0, of);
-        let mut known = (&self.migrator.sources)
-            .migrations()
-            .map_err(Error::Source)?;
+        let known = (&self.migrator.sources).migrations();
+        let mut known = known.map_err(Error::Source)?;
         // Diesel's harness would revert the later ones before it fails at an unknown one.
         let mut reverting = Vec::new();
         for applied in last {

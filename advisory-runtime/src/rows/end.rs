@@ -4,14 +4,6 @@ use diesel::result::Error as DieselError;
 use std::time::Duration;
 
 /// How a claimed row ends.
-///
-/// ```
-/// use advisory_runtime::claim::End;
-/// use std::time::Duration;
-///
-/// let soon = End::Retry { after: Some(Duration::from_secs(30)) };
-/// # assert_ne!(soon, End::Fail);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum End {

@@ -14,7 +14,7 @@
 //! A hold that has not ended is marked as lost when a renewal is refused or its time is over. A
 //! commit removes the mark, since it shows that the row was held.
 
-use super::{Expiry, Sent, Stop, grace, margin, pause};
+use super::{Moment, Stop, grace, margin, pause};
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Hold {
 
 #[derive(Debug)]
 struct State {
-    until: Expiry,
+    until: Moment,
     is_lost: bool,
     phase: Phase,
     /// The number of statements that end the hold and were not answered yet.
@@ -76,7 +76,7 @@ impl Phase {
 
 impl Hold {
     /// A hold until then, whose renewals last for `ttl`.
-    pub(crate) fn new(until: Expiry, ttl: Duration) -> Self {
+    pub(crate) fn new(until: Moment, ttl: Duration) -> Self {
         Self {
             state: Mutex::new(State {
                 until,
@@ -105,8 +105,8 @@ impl Hold {
     ///
     /// A whole ttl never shortens the hold. Less than that is what the row says, such as where a
     /// trigger or the column's type limits it.
-    pub(crate) fn renewed(&self, sent: Sent, lasts: Duration) {
-        let (mut state, until) = (self.state(), Expiry::after(sent, lasts));
+    pub(crate) fn renewed(&self, sent: Moment, lasts: Duration) {
+        let (mut state, until) = (self.state(), sent.plus(lasts));
         state.reason = None;
         if lasts >= self.ttl {
             state.until.extend(until);
@@ -256,7 +256,7 @@ mod walk;
 
 #[cfg(all(test, feature = "diesel-async"))]
 mod tests {
-    use super::{Expiry, Hold, Inside, Phase, Sent};
+    use super::{Hold, Inside, Moment, Phase};
     use crate::rows::{Stop, UNANSWERED};
     use std::time::Duration;
     use tokio::time::{Instant, advance};
@@ -264,7 +264,7 @@ mod tests {
     const TTL: Duration = Duration::from_secs(5);
 
     fn hold() -> Hold {
-        Hold::new(Expiry::after(Sent::now(), TTL), TTL)
+        Hold::new(Moment::now().plus(TTL), TTL)
     }
 
     /// A second statement in the transaction that has ended the hold is refused.
@@ -310,9 +310,9 @@ mod tests {
         // The ttl is 5 s, and half a second of it the margin.
         assert_eq!([next(2_500, 2_500), next(3_500, 2_000)], [2_500, 3_500]);
         assert_eq!([next(3_501, 2_000), next(2_000, 6_000)], [2_250, 2_000]);
-        hold.renewed(Sent::now(), Duration::from_millis(1_500));
+        hold.renewed(Moment::now(), Duration::from_millis(1_500));
         assert_eq!([next(2_000, 2_000), next(400, 2_000)], [500, 400]);
-        hold.renewed(Sent::now(), Duration::ZERO);
+        hold.renewed(Moment::now(), Duration::ZERO);
         assert_eq!(next(2_000, 2_000), 500);
     }
 }

@@ -126,10 +126,8 @@ impl Name {
 /// tasks is compiled once.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The keeper of this process.
-static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| Arc::new(Keeper::new(true)));
-
 /// Renews rows and ends them.
+#[derive(Default)]
 pub struct Keeper {
     /// `true` if the keeper has its own thread. A keeper of rows in memory runs on the runtime where
     /// the first row was acquired, and uses its clock, which a test can pause.
@@ -153,30 +151,19 @@ struct State {
 
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut debug = f.debug_struct("Keeper");
-        debug
-            .field("has_thread", &self.has_thread)
-            .finish_non_exhaustive()
+        f.debug_struct("Keeper").finish_non_exhaustive()
     }
 }
 
 impl Keeper {
-    fn new(has_thread: bool) -> Self {
-        Self {
-            has_thread,
-            state: Mutex::default(),
-            wake: Notify::new(),
-        }
-    }
-
     pub(crate) fn of_process() -> &'static Arc<Self> {
+        static KEEPER: LazyLock<Arc<Keeper>> = LazyLock::new(|| {
+            Arc::new(Keeper {
+                has_thread: true,
+                ..Keeper::default()
+            })
+        });
         &KEEPER
-    }
-
-    /// Creates a keeper that runs on the runtime where its first row is acquired.
-    #[cfg(feature = "testing")]
-    pub(crate) fn on_runtime() -> Arc<Self> {
-        Arc::new(Self::new(false))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -211,7 +198,7 @@ impl Keeper {
         let mut state = self.state();
         self.start(&mut state)?;
         let group = state.groups.entry(name.clone());
-        let group = group.or_insert_with(|| Arc::new(Group::new(rows(), name)));
+        let group = group.or_insert_with(|| Arc::new(Group::new(Arc::clone(self), name, rows())));
         let group: Arc<dyn Any + Send + Sync> = Arc::<dyn Due>::clone(group);
         let Ok(group) = group.downcast::<Group<R>>() else {
             return Err(PoolError::new("two kinds of rows have one name"));
@@ -233,7 +220,6 @@ impl Keeper {
         }
         drop(state);
         let renewals = ids.zip(held).map(|(id, row)| Renewal {
-            keeper: Arc::clone(self),
             group: Arc::clone(&group),
             id,
             row,
@@ -245,10 +231,7 @@ impl Keeper {
     /// cannot be started.
     pub(crate) fn spawn(self: &Arc<Self>, task: Task) -> bool {
         let mut state = self.state();
-        if self.start(&mut state).is_err() {
-            return false;
-        }
-        let Some(runtime) = state.runtime.clone() else {
+        let Ok(runtime) = self.start(&mut state) else {
             return false;
         };
         state.tasks += 1;
@@ -261,10 +244,10 @@ impl Keeper {
         true
     }
 
-    /// Starts the loop, unless it runs.
-    fn start(self: &Arc<Self>, state: &mut State) -> Result<(), PoolError> {
-        if state.runtime.is_some() {
-            return Ok(());
+    /// Starts the loop, unless it runs. Returns its runtime.
+    fn start(self: &Arc<Self>, state: &mut State) -> Result<Handle, PoolError> {
+        if let Some(runtime) = &state.runtime {
+            return Ok(runtime.clone());
         }
         let keeper = Arc::clone(self);
         let runtime = if self.has_thread {
@@ -285,8 +268,8 @@ impl Keeper {
             drop(runtime.spawn(keeper.run()));
             runtime
         };
-        state.runtime = Some(runtime);
-        Ok(())
+        state.runtime = Some(runtime.clone());
+        Ok(runtime)
     }
 
     /// Renews what is due, until there has been no row for some seconds.
@@ -298,7 +281,7 @@ impl Keeper {
             let groups: Vec<_> = self.state().groups.values().map(Arc::clone).collect();
             // Without the lock, because a lost row is told to the program's observer.
             for group in groups {
-                group.renew_due(&self, now);
+                group.renew_due(now);
             }
             let next = {
                 let mut state = self.state();
@@ -372,7 +355,7 @@ trait Due: Any + Send + Sync {
     fn next_due(&self) -> Option<Instant>;
 
     /// Starts the renewal of the rows that are due.
-    fn renew_due(self: Arc<Self>, keeper: &Arc<Keeper>, now: Instant);
+    fn renew_due(self: Arc<Self>, now: Instant);
 }
 
 #[cfg(all(test, feature = "testing"))]

@@ -2,7 +2,7 @@
 
 use super::answer::RowError;
 use super::reach::{
-    Answering, Reach, StepOn, Times, first_answer, is_of_the_row, may_stick, no_connection,
+    Answering, Reach, Step, Times, first_answer, is_of_the_row, may_stick, no_connection,
     unanswered,
 };
 use super::{Task, unless};
@@ -36,7 +36,7 @@ struct Own {
     opening: Option<JoinHandle<Opened>>,
 }
 
-type OnPg<A, E> = dyn StepOn<AsyncPgConnection, A, E>;
+type OnPg<A, E> = dyn Step<AsyncPgConnection, A, E>;
 type Opened = Result<AsyncPgConnection, PoolError>;
 type Opening<'p, C> = Pin<Box<dyn Future<Output = Result<C, PoolError>> + Send + 'p>>;
 

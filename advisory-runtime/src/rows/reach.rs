@@ -54,73 +54,38 @@ impl Times {
     }
 }
 
-/// A statement that can be sent again on another connection.
-pub(crate) trait Step: Send + Sync + 'static {
-    type Answer: Send + 'static;
-    type Error: RowError;
+/// A statement that can be sent again on another connection of this type. What sends it does not
+/// know the type of row, so it is compiled once for each type of answer.
+pub(crate) trait Step<D, A, E>: Send + Sync {
+    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, A, E>;
 
-    /// `true` for a renewal, which waits neither for a locked row nor for another step.
-    const IS_RENEWAL: bool = false;
-
-    /// Returns `true` if the same statement on the other connection may have caused this answer, such
-    /// as "not held". Then the other answer is awaited too.
-    fn may_be_of_twin(_: &Self::Answer) -> bool {
+    /// Returns `true` for a renewal, which waits neither for a locked row nor for another step.
+    fn is_renewal(&self) -> bool {
         false
     }
-
-    fn send<D: Queries>(
-        &self,
-        conn: &mut D,
-    ) -> impl Future<Output = Result<Self::Answer, Self::Error>> + Send;
 
     /// Returns `true` if only the pool's connection sees the row, in the open transaction of a test.
     fn is_of_test(&self) -> bool {
         false
     }
 
+    /// Returns `true` if the same statement on the other connection may have caused this answer, such
+    /// as "not held". Then the other answer is awaited too.
+    fn may_be_of_twin(&self, _: &A) -> bool {
+        false
+    }
+
     /// Returns the part of an answer that can be trusted if the connection is outside the pool,
     /// which has not set it up: its `search_path` or its role can hide a row.
-    fn doubted(answer: Self::Answer) -> Option<Self::Answer> {
+    fn doubted(&self, answer: A) -> Option<A> {
         Some(answer)
     }
-}
-
-/// A [`Step`] on one type of connection. What sends it does not know the type of row, so it is
-/// compiled once for each type of answer.
-pub(crate) trait StepOn<D, A, E>: Send + Sync {
-    fn is_renewal(&self) -> bool;
-    fn is_of_test(&self) -> bool;
-    fn may_be_of_twin(&self, answer: &A) -> bool;
-    fn doubted(&self, answer: A) -> Option<A>;
-    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, A, E>;
 }
 
 /// An answer that is awaited.
 pub(crate) type Answering<'s, A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send + 's>>;
 
-pub(crate) type AnyStep<D, A, E> = Arc<dyn StepOn<D, A, E>>;
-
-impl<S: Step, D: Queries> StepOn<D, S::Answer, S::Error> for S {
-    fn is_renewal(&self) -> bool {
-        S::IS_RENEWAL
-    }
-
-    fn is_of_test(&self) -> bool {
-        Step::is_of_test(self)
-    }
-
-    fn may_be_of_twin(&self, answer: &S::Answer) -> bool {
-        S::may_be_of_twin(answer)
-    }
-
-    fn doubted(&self, answer: S::Answer) -> Option<S::Answer> {
-        S::doubted(answer)
-    }
-
-    fn send<'s>(&'s self, conn: &'s mut D) -> Answering<'s, S::Answer, S::Error> {
-        Box::pin(Step::send(self, conn))
-    }
-}
+pub(crate) type AnyStep<D, A, E> = Arc<dyn Step<D, A, E>>;
 
 /// The connections of a pool of any type, and one outside of it.
 pub(crate) trait Reach: Send + Sync + 'static {
@@ -142,7 +107,7 @@ pub(crate) trait Reach: Send + Sync + 'static {
 /// The first answer that counts: on a connection of the pool, or, if that one is late or fails, on
 /// one outside of it.
 pub(crate) async fn first_answer<D, A, E: RowError>(
-    step: &dyn StepOn<D, A, E>,
+    step: &dyn Step<D, A, E>,
     times: Times,
     pooled: impl Future<Output = Result<A, E>>,
     own: impl Future<Output = Result<A, E>>,
@@ -213,10 +178,11 @@ pub(crate) fn is_of_the_row<E: RowError>(error: &E) -> bool {
 
 /// The error of a statement without an answer, whose connection is closed.
 pub(crate) fn unanswered(limit: Duration) -> DieselError {
-    DieselError::DatabaseError(
-        DatabaseErrorKind::ClosedConnection,
-        Box::new(format!("the server did not answer within {limit:.1?}")),
-    )
+    connection_lost(format!("the server did not answer within {limit:.1?}"))
+}
+
+pub(crate) fn connection_lost(why: impl Into<String>) -> DieselError {
+    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(why.into()))
 }
 
 pub(crate) fn no_connection(limit: Duration) -> PoolError {

@@ -84,7 +84,7 @@ pub(crate) async fn unless<T>(
 #[cfg(test)]
 mod tests {
     use super::watch;
-    use crate::rows::{Expiry, Hold, Sent, Stop};
+    use crate::rows::{Hold, Moment, Stop};
     use std::future::{pending, ready};
     use std::time::Duration;
     use tokio::time::{Instant, timeout};
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn hold() -> Hold {
-        Hold::new(Expiry::after(Sent::now(), TTL), TTL)
+        Hold::new(Moment::now().plus(TTL), TTL)
     }
 
     #[tokio::test(start_paused = true)]
@@ -133,7 +133,7 @@ mod tests {
             let hold = hold();
             let renewed = async {
                 tokio::time::advance(TTL / 2).await;
-                hold.renewed(Sent::now(), lasts);
+                hold.renewed(Moment::now(), lasts);
                 pending().await
             };
             let stopped = watched(&hold, None, renewed).await;

@@ -59,20 +59,6 @@ where
 ///
 /// [`Error::Lost`] if the claim was lost before the body returned and the job was not finished.
 /// What the body returns is inside the `Ok`.
-///
-/// # Examples
-///
-/// ```no_run
-#[doc = example_of_jobs!()]
-/// use advisory_runtime::blocking::claim;
-/// use diesel::r2d2::{ConnectionManager, Pool};
-/// use diesel::PgConnection;
-///
-/// fn export(pool: &Pool<ConnectionManager<PgConnection>>, job: &Claimed<Job>) -> Result<Vec<i64>,
-/// Error> {
-///     claim::renew_while(pool, job, || vec![job.id] /* slow work */)
-/// }
-/// ```
 pub fn renew_while<T, P, R>(
     pool: &P,
     job: &Claimed<T>,

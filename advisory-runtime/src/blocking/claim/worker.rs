@@ -100,11 +100,8 @@ struct ThreadSource<T: Claim, P> {
 impl<T: Claim, P: Pool + Clone + Send + Sync + 'static> Source<T> for ThreadSource<T, P> {
     const IS_ASYNC: bool = false;
 
-    fn identity(&self) -> Option<usize> {
-        self.pool.identity()
-    }
-
-    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError> {
+    fn keep(&self, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError> {
+        let number = self.pool.identity().unwrap_or(self.settings.number);
         keep_all(&self.pool, number, Threaded::new, claimed)
     }
 

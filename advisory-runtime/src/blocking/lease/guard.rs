@@ -56,20 +56,8 @@ impl Deref for Lease {
     }
 }
 
-/// A lease that is renewed until it is finished or dropped; as [`lease::LeaseGuard`].
-///
-/// It borrows nothing, so it can be stored in a struct or moved to a thread. Dropping it, also by a
-/// panic, releases the lease, and waits at most a second for that. If the process dies, the lease
-/// expires.
-///
-/// ```no_run
-/// # use advisory_runtime::blocking::lease::{Error, LeaseGuard};
-/// fn export(mut guard: LeaseGuard) -> Result<(), Error> {
-///     let rows = guard.run(|| vec![1, 2, 3])?; // an error if the lease was lost meanwhile
-///     println!("{} rows", rows.len());
-///     guard.finish(Ok(()))
-/// }
-/// ```
+/// A lease that is renewed until it is finished or dropped; as [`lease::LeaseGuard`]. Dropping it
+/// waits at most a second for the release.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct LeaseGuard {

@@ -7,24 +7,14 @@ use crate::driver::block_on;
 use crate::lease;
 use crate::lease::rows::{AnyLeaseRows, LeaseRows};
 use crate::lease::store::{Acquisition, Store, late};
-use crate::lease::tries::{LAST_TRY, Refusal};
-use crate::rows::{Keeper, UNANSWERED, no_connection};
+use crate::lease::tries::Refusal;
+use crate::rows::{Keeper, no_connection};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// Acquires a lease in `public.advisory_lease`, and renews it in the background until it is
 /// finished or dropped: [`Leases::acquire`].
-///
-/// ```no_run
-/// # use advisory_runtime::blocking::{Pool, lease::{self, Error, Request}};
-/// # fn report<P: Pool + Clone + Send + Sync + 'static>(pool: &P) -> Result<(), Error> {
-/// let mut guard = lease::acquire(pool, Request::text("report:2026-01"))?;
-/// let written = guard.run(|| println!("the report"))?;
-/// guard.finish(Ok(written))
-/// # }
-/// ```
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<P: Pool + Clone + Send + Sync + 'static>(
     pool: &P,
@@ -147,31 +137,25 @@ impl<P: Pool + Clone + Send + Sync + 'static> Store for Blocking<P> {
                 Err(_) => return Err(no_connection(limit).into()),
             },
         };
-        let limit = within.map_or(UNANSWERED, |within| {
-            within.saturating_sub(since.elapsed()).max(LAST_TRY)
-        });
         let (table, request) = (table.clone(), acquisition.request.clone());
         let grant_id = acquisition.grant_id;
-        acquisition.is_sent.store(true, Ordering::Relaxed);
+        let limit = acquisition.mark_sent(since, within);
         let tried = conn.answer(move |conn| block_on(table.grant(conn, &request, grant_id, None)));
         match timeout(limit, tried).await {
             Ok(tried) => tried?,
-            Err(_) => Err(late("the server did not answer", limit)),
+            Err(_) => Err(late(limit)),
         }
     }
 
     async fn holds(&self, table: &lease::Table, lease: &lease::Lease) -> Result<bool, Error> {
-        let mut conn = self.0.connection()?;
-        block_on(table.holds_on(conn.pg(), lease))
+        block_on(table.holds_on(self.0.connection()?.pg(), lease))
     }
 
     async fn list(&self, table: &lease::Table) -> Result<Vec<Row>, Error> {
-        let mut conn = self.0.connection()?;
-        block_on(table.list_on(conn.pg()))
+        block_on(table.list_on(self.0.connection()?.pg()))
     }
 
     async fn sweep(&self, table: &lease::Table) -> Result<usize, Error> {
-        let mut conn = self.0.connection()?;
-        block_on(table.sweep_on(conn.pg()))
+        block_on(table.sweep_on(self.0.connection()?.pg()))
     }
 }

@@ -34,9 +34,8 @@ pub(crate) async fn end_one<T: Claim, D: Queries>(
     {
         let too_long =
             "a pause of more than ten years is not possible: write a shorter one, or `claim::fail`";
-        return Err(Error::Database(DieselError::QueryBuilderError(
-            too_long.into(),
-        )));
+        let too_long = DieselError::QueryBuilderError(too_long.into());
+        return Err(Error::Database(too_long));
     }
     let is_outside = matches!(depth(conn), Ok(None));
     match send_end(conn, (job, end, Some(&text(message))), changes).await {

@@ -32,9 +32,8 @@ pub(in crate::claim) fn end<'a, T: Claim>(
     locked: Locked,
 ) -> Statement<'a, BigInt> {
     let possible = ends.iter().map(|(_, end, _)| end_of::<T>(*end));
-    let kinds = possible
-        .clone()
-        .fold(0, |kinds, end| kinds | 1 << kind(end));
+    let bits = possible.clone().map(|end| 1 << kind(end));
+    let kinds = bits.fold(0, |kinds, bit| kinds | bit);
     let has_changes = !changes.is_empty();
     let form = Form::End {
         kinds,

@@ -42,7 +42,6 @@ pub(in crate::claim) enum Form {
     EndAtOnce(End),
     /// Ends a claim without a message in a transaction of the caller. It waits for a locked row.
     EndInside(End),
-    /// Ends claims.
     End {
         /// A bit for each kind of end.
         kinds: u8,
@@ -57,14 +56,16 @@ pub(in crate::claim) enum Form {
         skips_expired: bool,
     },
     /// Claims the first rows of the locked values, as many as their limits allow.
-    NextOfReserved { limit: u32, skips_expired: bool },
+    NextOfReserved {
+        limit: u32,
+        skips_expired: bool,
+    },
     /// Locks the value of the row with a key, and waits for the lock.
     ReserveKey,
     /// Claims the row with a key, if its value is locked and below its limit.
     ReservedKey,
     /// Reads the position of the row with a key.
     Position,
-    /// Counts the rows in each state.
     Counts,
     /// Looks for triggers that can change or replace what an end writes.
     Triggers,

@@ -340,7 +340,6 @@ impl Fragments<'_> {
     }
 }
 
-/// Renews a claim.
 pub(super) const RENEWED: &str = "{until_column} = {clock} + {ttl}";
 /// Claims a row that has no attempt left, so that it is not the first again at once.
 pub(super) const PARKED: &str = "{until_column} = {clock} + {ttl}, {by_column} = {holder}";

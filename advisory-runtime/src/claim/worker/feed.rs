@@ -47,9 +47,12 @@ pub(super) async fn feed<T: Claim, S: Source<T>>(
         let Some(claim_fn) = unless(stop.as_mut(), feed.check_out()).await else {
             return Ok(());
         };
-        let request = feed.prepare(limit);
-        let answer = feed.send(claim_fn, &request, &mut stop).await;
-        let next = feed.record(request, answer);
+        let is_idle = shared.held_rows.count() == 0;
+        // `None` if this process runs a row with an expired claim.
+        let permit = ExpiredRowPermit::try_new::<T>();
+        let args = feed.position.claim_args(limit, permit.is_none());
+        let answer = feed.send(claim_fn, &args, &mut stop).await;
+        let next = feed.record(&args, permit, is_idle, answer);
         // Rows that arrive after the stop are released.
         let is_stopped = shared.stopping.is_closed()
             || poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await;
@@ -92,19 +95,9 @@ struct Feed<'f, 'w, T: Claim, S> {
     backoff: Backoff,
     /// `true` once a claim has succeeded. Until then, the worker can return the error of a claim.
     has_succeeded: bool,
-    /// `true` if the last claim failed.
     has_failed: bool,
     /// When the server first refused a claim for a reason that may pass.
     refused_since: Option<Instant>,
-}
-
-/// A claim to send.
-struct ClaimRequest {
-    args: ClaimArgs,
-    /// `None` if this process runs a row with an expired claim.
-    permit: Option<ExpiredRowPermit>,
-    /// `true` if the worker holds no row.
-    is_idle: bool,
 }
 
 /// What follows a claim that succeeded.
@@ -141,25 +134,14 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         }
     }
 
-    fn prepare(&mut self, limit: u32) -> ClaimRequest {
-        let is_idle = self.shared.held_rows.count() == 0;
-        let permit = ExpiredRowPermit::try_new::<T>();
-        let args = self.position.claim_args(limit, permit.is_none());
-        ClaimRequest {
-            args,
-            permit,
-            is_idle,
-        }
-    }
-
     /// Sends a claim, and returns its answer. After a stop it waits for [`LAST_ANSWER`] at most.
     async fn send(
         &self,
         claim_fn: Result<ClaimFn<'f, T>, Error>,
-        request: &ClaimRequest,
+        args: &ClaimArgs,
         stop: &mut Stop<'_>,
     ) -> Result<ClaimAnswer<T>, Error> {
-        let mut claim = pin!(timeout(self.timeout, claim_fn?(request.args.clone())));
+        let mut claim = pin!(timeout(self.timeout, claim_fn?(args.clone())));
         let answer = if let Some(answer) = unless(stop.as_mut(), claim.as_mut()).await {
             answer
         } else {
@@ -171,21 +153,18 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
     }
 
     /// Adds the claimed rows to those that wait for a slot, and decides when and how the next claim
-    /// is sent.
+    /// is sent. `is_idle` is `true` if the worker held no row before this one.
     fn record(
         &mut self,
-        request: ClaimRequest,
+        args: &ClaimArgs,
+        permit: Option<ExpiredRowPermit>,
+        is_idle: bool,
         answer: Result<ClaimAnswer<T>, Error>,
     ) -> Result<Next, Error> {
-        let ClaimRequest {
-            args,
-            permit,
-            is_idle,
-        } = request;
         // With a limit for each value, the next claim finds nothing until a row ends.
         let is_rest =
             T::Per::COLUMN.is_some() && matches!(&answer, Ok(answer) if !answer.may_be_more);
-        let claimed = self.position.record(&args, answer);
+        let claimed = self.position.record(args, answer);
         let enqueued = claimed.and_then(|claimed| self.enqueue(claimed, permit));
         // The pool's other connections may be lost too, or refuse the statement too.
         self.opens_connection =
@@ -220,7 +199,7 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
             }
             self.settings.tell(Event::Acquired(claimed));
         }
-        let renewals = self.source.keep(self.shared.pool, &claimed)?;
+        let renewals = self.source.keep(&claimed)?;
         let since = Instant::now();
         let mut last = None;
         let mut waiting = self.shared.waiting();

@@ -89,7 +89,6 @@ impl Drop for ExpiredRowPermit {
     }
 }
 
-/// The times that bodies take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BodyTimes {
     /// The mean time of a body, in seconds.

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 /// its last row, so that the next claim can begin there. That costs little compared to the claims.
 pub(super) const SLOW: Duration = Duration::from_millis(2);
 
-/// The arguments of a claim.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimArgs {
     pub(super) limit: u32,
@@ -25,7 +24,6 @@ pub(crate) struct ClaimArgs {
     pub(super) reads_position: bool,
 }
 
-/// The answer to a claim.
 pub(crate) struct ClaimAnswer<T> {
     pub(crate) claimed: Vec<Claimed<T>>,
     /// The position of the last row, if the claim reads it, was slow, and there may be more.

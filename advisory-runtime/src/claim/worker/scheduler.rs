@@ -5,7 +5,6 @@ use super::shared::{Shared, Waiting};
 use super::{Settings, Source, Stop, feed};
 use crate::claim::table::Claim;
 use crate::claim::{Claimed, Error};
-use crate::rows::number_of_pool;
 use futures_util::stream::{FuturesUnordered, Stream as _};
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -37,8 +36,7 @@ where
     F: Future<Output = Result<(), E>>,
     E: Display,
 {
-    let pool = source.identity().unwrap_or_else(number_of_pool);
-    let shared = Shared::new(pool, S::IS_ASYNC);
+    let shared = Shared::new(S::IS_ASYNC);
     let feed = pin!(feed::feed(source, settings, stop, &shared));
     let mut listen = pin!(async {
         if settings.is_listening {
@@ -101,9 +99,8 @@ where
     fn start_bodies(&mut self, context: &mut Context<'_>, body: impl Fn(Waiting<T>) -> B) {
         let (mut started, turn) = (0, Instant::now());
         loop {
-            self.shared
-                .running
-                .store(self.bodies.len(), Ordering::Relaxed);
+            let running = &self.shared.running;
+            running.store(self.bodies.len(), Ordering::Relaxed);
             // One body starts for each poll of the feed, so that a stop is noticed before the next.
             self.poll_feed(context);
             let turn_ended = started >= TURN.0 || (started > 0 && turn.elapsed() >= TURN.1);

@@ -25,8 +25,6 @@ pub(super) struct Waiting<T: Claim> {
 
 /// The state that the parts of a running worker share.
 pub(super) struct Shared<T: Claim> {
-    /// The number that the keeper has for the pool.
-    pub(super) pool: usize,
     /// `true` if bodies are futures, which can be dropped.
     pub(super) is_async: bool,
     /// In the order of the claims.
@@ -34,7 +32,6 @@ pub(super) struct Shared<T: Claim> {
     /// Rows were added to `waiting`.
     pub(super) has_come: Notify,
     pub(super) held_rows: Arc<HeldRows>,
-    /// The number of running bodies.
     pub(super) running: AtomicUsize,
     body_times: Mutex<BodyTimes>,
     /// There may be new rows.
@@ -44,9 +41,8 @@ pub(super) struct Shared<T: Claim> {
 }
 
 impl<T: Claim> Shared<T> {
-    pub(super) fn new(pool: usize, is_async: bool) -> Self {
+    pub(super) fn new(is_async: bool) -> Self {
         Self {
-            pool,
             is_async,
             waiting: Mutex::default(),
             has_come: Notify::new(),

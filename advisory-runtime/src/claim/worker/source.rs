@@ -5,7 +5,7 @@ use crate::PoolError;
 use crate::claim::rows::JobRenewal;
 use crate::claim::table::Claim;
 use crate::claim::{Claimed, Error};
-use std::pin::Pin;
+use crate::rows::Answering;
 use std::sync::Arc;
 use tokio::sync::Notify;
 #[cfg(feature = "diesel-async")]
@@ -18,23 +18,16 @@ use {
 
 /// Sends one claim on the connection that it holds. If its future is dropped, an async connection is
 /// closed, and a blocking one finishes the claim and releases its rows.
-pub(crate) type ClaimFn<'s, T> = Box<
-    dyn FnOnce(
-            ClaimArgs,
-        ) -> Pin<Box<dyn Future<Output = Result<ClaimAnswer<T>, Error>> + Send + 's>>
-        + Send
-        + 's,
->;
+pub(crate) type ClaimFn<'s, T> =
+    Box<dyn FnOnce(ClaimArgs) -> Answering<'s, ClaimAnswer<T>, Error> + Send + 's>;
 
 /// A pool of blocking or async connections.
 pub(crate) trait Source<T: Claim>: Send + Sync {
     /// `true` if bodies are futures, which can be dropped.
     const IS_ASYNC: bool;
 
-    fn identity(&self) -> Option<usize>;
-
-    /// Has the keeper renew claims, on connections of the pool, which has this number.
-    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError>;
+    /// Has the keeper renew claims, on connections of the pool.
+    fn keep(&self, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError>;
 
     /// Takes a connection of the pool. If `opens_connection`, opens one outside the pool instead,
     /// if the pool can.
@@ -72,11 +65,8 @@ impl<T: Claim, P: Sync> AsyncSource<'_, '_, T, P> {
 impl<T: Claim, P: Pool + Clone + Send + 'static> Source<T> for AsyncSource<'_, '_, T, P> {
     const IS_ASYNC: bool = true;
 
-    fn identity(&self) -> Option<usize> {
-        self.pool.identity()
-    }
-
-    fn keep(&self, number: usize, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError> {
+    fn keep(&self, claimed: &[Claimed<T>]) -> Result<Vec<JobRenewal>, PoolError> {
+        let number = self.pool.identity().unwrap_or(self.settings.number);
         keep_all(self.pool, number, Pooled::new, claimed)
     }
 

@@ -1,6 +1,6 @@
 //! Random walks of a hold beside the model's, step by step.
 
-use super::{Ending, Expiry, Hold, Inside, Phase, Sent};
+use super::{Ending, Hold, Inside, Moment, Phase};
 use crate::rows::Stop;
 use advisory_model::{
     HOLD_GRACE, HOLD_MARGIN, HOLD_TTL, HoldBug, HoldState, HoldStep, Phase as ModelPhase, RowState,
@@ -38,7 +38,7 @@ fn view_of_model(state: &HoldState, bug: Option<HoldBug>) -> View {
 struct Walk<'h> {
     hold: &'h Hold,
     ending: Option<Ending<'h>>,
-    renewal: Option<(Sent, bool)>,
+    renewal: Option<(Moment, bool)>,
     settling: Option<Settled>,
     /// The instant of each transaction, by its number.
     since: HashMap<u8, Instant>,
@@ -77,7 +77,7 @@ impl Walk<'_> {
             HoldStep::Tick => advance(TICK).await,
             HoldStep::Renew => {
                 let is_renewed = matches!(before.row, RowState::Ours(left) if left > 0);
-                self.renewal = Some((Sent::now(), is_renewed));
+                self.renewal = Some((Moment::now(), is_renewed));
             }
             HoldStep::RenewalAnswered => match self.renewal.take() {
                 Some((sent, true)) => self.hold.renewed(sent, TICK * u32::from(HOLD_TTL)),
@@ -125,7 +125,7 @@ fn next(seed: &mut u64) -> u64 {
 /// The steps of a walk until both differ, or `None`.
 async fn difference(mut seed: u64, bug: Option<HoldBug>) -> Option<(Vec<HoldStep>, View, View)> {
     let ttl = TICK * u32::from(HOLD_TTL);
-    let hold = Hold::new(Expiry::after(Sent::now(), ttl), ttl);
+    let hold = Hold::new(Moment::now().plus(ttl), ttl);
     let mut walk = Walk {
         hold: &hold,
         ending: None,

@@ -4,8 +4,8 @@ use super::{Due, HeldRow, Keeper, Name, PendingEnd, Queue, Rows, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, Renewed, RowError, Settled};
 use crate::rows::event::RowEvent;
-use crate::rows::expiry::Sent;
 use crate::rows::hold::Phase;
+use crate::rows::moment::Moment;
 use crate::rows::pause;
 use crate::rows::reach::Times;
 use diesel::result::Error as DieselError;
@@ -18,6 +18,8 @@ const MOST: usize = 1_000;
 
 /// The rows of one name.
 pub(super) struct Group<R: HeldRow> {
+    /// Forgets the group with its last row.
+    pub(super) keeper: Arc<Keeper>,
     pub(super) name: Name,
     pub(super) rows: Box<dyn Rows<R>>,
     slots: Mutex<Slots<R>>,
@@ -40,9 +42,10 @@ struct Slot<R> {
 }
 
 impl<R: HeldRow> Group<R> {
-    pub(super) fn new(rows: Box<dyn Rows<R>>, name: Name) -> Self {
+    pub(super) fn new(keeper: Arc<Keeper>, name: Name, rows: Box<dyn Rows<R>>) -> Self {
         let (by_id, last_id) = (BTreeMap::new(), 0);
         Self {
+            keeper,
             name,
             rows,
             slots: Mutex::new(Slots { by_id, last_id }),
@@ -128,18 +131,16 @@ impl<R: HeldRow> Group<R> {
     fn times(rows: &[(u64, R)]) -> Times {
         let now = Instant::now();
         let every = rows.iter().map(|(_, row)| row.every()).min();
-        let left = rows.iter().map(|(_, row)| row.hold().expires());
-        let left = left
-            .min()
-            .map(|expires| expires.saturating_duration_since(now));
+        let expires = rows.iter().map(|(_, row)| row.hold().expires()).min();
+        let left = expires.map(|expires| expires.saturating_duration_since(now));
         Times::new(every.unwrap_or_default(), left.unwrap_or_default())
     }
 
     /// Renews rows by one statement, or by several if the server refuses one because of a row.
-    async fn renew(&self, rows: Vec<(u64, R)>) {
+    async fn renew(self: Arc<Self>, rows: Vec<(u64, R)>) {
         let mut batches = vec![rows];
         while let Some(mut batch) = batches.pop() {
-            let sent = Sent::now();
+            let sent = Moment::now();
             let renewed = self.rows.renew(rows_of(&batch), Self::times(&batch)).await;
             let error = match renewed {
                 Ok(answers) if answers.len() == batch.len() => {
@@ -170,9 +171,10 @@ impl<R: HeldRow> Group<R> {
                 row.hold().blame(reason.take().unwrap_or_else(copy));
             }
         }
+        self.keeper.wake.notify_one();
     }
 
-    fn renewed(&self, id: u64, row: &R, sent: Sent, answer: Renewed) {
+    fn renewed(&self, id: u64, row: &R, sent: Moment, answer: Renewed) {
         let (hold, every) = (row.hold(), row.every());
         let next = match answer {
             Renewed::For(lasts) => {
@@ -197,7 +199,7 @@ impl<R: HeldRow> Group<R> {
     }
 
     /// Finds out if the transactions that ended rows were committed.
-    async fn settle(&self, rows: Vec<(u64, R)>) {
+    async fn settle(self: Arc<Self>, rows: Vec<(u64, R)>) {
         let phases: Vec<_> = rows.iter().map(|(_, row)| row.hold().phase()).collect();
         let times = Self::times(&rows).of_settling();
         let settled = self.rows.settled(rows_of(&rows), times).await;
@@ -219,6 +221,7 @@ impl<R: HeldRow> Group<R> {
             };
             self.set_next(*id, next);
         }
+        self.keeper.wake.notify_one();
     }
 
     /// Ends a row, unless a transaction of the program's own has done so.
@@ -257,31 +260,20 @@ impl<R: HeldRow> Due for Group<R> {
     }
 
     fn next_due(&self) -> Option<Instant> {
-        self.slots()
-            .by_id
-            .values()
-            .filter_map(|slot| slot.next)
-            .min()
+        let slots = self.slots();
+        slots.by_id.values().filter_map(|slot| slot.next).min()
     }
 
-    fn renew_due(self: Arc<Self>, keeper: &Arc<Keeper>, now: Instant) {
+    fn renew_due(self: Arc<Self>, now: Instant) {
         let [mut held, in_transaction] = self.take_due(now);
         while !held.is_empty() {
             let batch = held.split_off(held.len().saturating_sub(MOST));
-            let (group, keeper) = (Arc::clone(&self), Arc::clone(keeper));
-            let task: Task = Box::pin(async move {
-                group.renew(batch).await;
-                keeper.wake.notify_one();
-            });
-            drop(tokio::spawn(task));
+            let renew: Task = Box::pin(Arc::clone(&self).renew(batch));
+            drop(tokio::spawn(renew));
         }
         if !in_transaction.is_empty() {
-            let (group, keeper) = (Arc::clone(&self), Arc::clone(keeper));
-            let task: Task = Box::pin(async move {
-                group.settle(in_transaction).await;
-                keeper.wake.notify_one();
-            });
-            drop(tokio::spawn(task));
+            let settle: Task = Box::pin(self.settle(in_transaction));
+            drop(tokio::spawn(settle));
         }
     }
 }

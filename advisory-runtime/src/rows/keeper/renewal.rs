@@ -7,14 +7,13 @@
 //! ended by statements of its own, so that no row holds up its neighbours.
 
 use super::tries::Tries;
-use super::{Group, HeldRow, Keeper, Task};
+use super::{Group, HeldRow, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, RowError};
 use crate::rows::end::Ended;
 use crate::rows::event::RowEvent;
 use crate::rows::hold::Phase;
-use crate::rows::reach::Times;
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use crate::rows::reach::{Times, connection_lost};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -31,7 +30,6 @@ const LATE: Duration = Duration::from_millis(50);
 
 /// The renewal of a row by the keeper, until this value is dropped.
 pub(crate) struct Renewal<R: HeldRow> {
-    pub(super) keeper: Arc<Keeper>,
     pub(super) group: Arc<Group<R>>,
     pub(super) id: u64,
     pub(super) row: R,
@@ -76,7 +74,7 @@ impl<R: HeldRow> Renewal<R> {
 impl<R: HeldRow> Drop for Renewal<R> {
     fn drop(&mut self) {
         if self.group.remove(self.id) {
-            self.keeper.forget(&self.group.name);
+            self.group.keeper.forget(&self.group.name);
         }
     }
 }
@@ -115,29 +113,18 @@ impl<R: HeldRow> PendingEnd<R> {
         if !is_here {
             self.since.get_or_insert_with(Instant::now);
         }
-        let (group, keeper) = (
-            Arc::clone(&self.renewal.group),
-            Arc::clone(&self.renewal.keeper),
-        );
-        let (batch, number) = if is_inside || self.is_alone {
-            (vec![self], None)
+        let group = Arc::clone(&self.renewal.group);
+        if is_inside || self.is_alone {
+            return Sender::start(group, is_here, Some(self));
+        }
+        let mut queue = group.queue(is_here);
+        if let Some(waiting) = &mut *queue {
+            waiting.push(self);
         } else {
-            let mut queue = group.queue(is_here);
-            queue.waiting.push(self);
-            let Some(number) = queue.next_sender() else {
-                return;
-            };
+            *queue = Some(vec![self]);
             drop(queue);
-            (Vec::new(), Some(number))
-        };
-        let sender = Sender {
-            keeper,
-            group,
-            is_here,
-            number,
-            batch,
-        };
-        sender.start();
+            Sender::start(group, is_here, None);
+        }
     }
 
     /// Calls `reply`, and catches its panic.
@@ -147,7 +134,6 @@ impl<R: HeldRow> PendingEnd<R> {
         }
     }
 
-    /// Returns the timeouts of the next try.
     fn times(&self, is_here: bool) -> Times {
         let times = self.tries.times();
         if is_here {
@@ -157,7 +143,6 @@ impl<R: HeldRow> PendingEnd<R> {
         }
     }
 
-    /// Handles the answer to a try.
     fn answered(mut self, is_here: bool, answer: Result<bool, R::Error>) {
         let row = &self.renewal.row;
         match &answer {
@@ -182,7 +167,7 @@ impl<R: HeldRow> PendingEnd<R> {
             let late = PoolError::new("the server was not reached, and is tried again");
             self.reply(Err(late.into()));
         }
-        let keeper = Arc::clone(&self.renewal.keeper);
+        let keeper = Arc::clone(&self.renewal.group.keeper);
         keeper.spawn(Box::pin(async move {
             sleep_until(again).await;
             self.submit(false);
@@ -197,52 +182,31 @@ impl<R: HeldRow> Group<R> {
     }
 }
 
-/// The ends of a group that wait to be sent from one place.
-pub(super) struct Queue<R: HeldRow> {
-    waiting: Vec<PendingEnd<R>>,
-    /// The number of the current sender.
-    sender: Option<u64>,
-    last_sender: u64,
-}
-
-impl<R: HeldRow> Default for Queue<R> {
-    fn default() -> Self {
-        Self {
-            waiting: Vec::new(),
-            sender: None,
-            last_sender: 0,
-        }
-    }
-}
-
-impl<R: HeldRow> Queue<R> {
-    /// Returns the number of a new sender, if there is none and an end waits.
-    fn next_sender(&mut self) -> Option<u64> {
-        if self.sender.is_some() || self.waiting.is_empty() {
-            return None;
-        }
-        self.last_sender += 1;
-        self.sender = Some(self.last_sender);
-        self.sender
-    }
-}
+/// The ends of a group that wait to be sent from one place; `None` if there is no sender.
+pub(super) type Queue<R> = Option<Vec<PendingEnd<R>>>;
 
 /// Sends the ends that wait, a batch at a time, or one end alone.
 struct Sender<R: HeldRow> {
-    keeper: Arc<Keeper>,
     group: Arc<Group<R>>,
     /// `true` if it sends on the caller's runtime, `false` if on the keeper's.
     is_here: bool,
-    /// In the queue; `None` for an end of its own.
-    number: Option<u64>,
+    /// `true` while it takes ends from the queue.
+    is_of_queue: bool,
     /// The ends that were sent and not answered.
     batch: Vec<PendingEnd<R>>,
 }
 
 impl<R: HeldRow> Sender<R> {
-    fn start(self) {
-        let (is_here, keeper) = (self.is_here, Arc::clone(&self.keeper));
-        let task: Task = Box::pin(self.run());
+    /// Starts the sender of the queue, or one of a single end.
+    fn start(group: Arc<Group<R>>, is_here: bool, alone: Option<PendingEnd<R>>) {
+        let keeper = Arc::clone(&group.keeper);
+        let sender = Self {
+            group,
+            is_here,
+            is_of_queue: alone.is_none(),
+            batch: alone.into_iter().collect(),
+        };
+        let task: Task = Box::pin(sender.run());
         if is_here {
             drop(tokio::spawn(task));
         } else {
@@ -251,7 +215,7 @@ impl<R: HeldRow> Sender<R> {
     }
 
     async fn run(mut self) {
-        while !self.batch.is_empty() || self.take_batch() {
+        while self.take_batch() {
             let (times, is_here) = (self.times(), self.is_here);
             let mut ends = Vec::new();
             for end in &mut self.batch {
@@ -273,22 +237,16 @@ impl<R: HeldRow> Sender<R> {
         }
     }
 
-    /// Returns `true` if there are ends to send and this is still their sender.
+    /// Takes ends of the queue, unless it has some to send. Returns `true` if it has any then.
     fn take_batch(&mut self) -> bool {
-        if self.number.is_none() {
-            return false;
-        }
-        loop {
+        while self.is_of_queue && self.batch.is_empty() {
             let mut queue = self.group.queue(self.is_here);
-            if queue.sender != self.number {
-                return false;
-            }
-            if queue.waiting.is_empty() {
-                queue.sender = None;
-                return false;
-            }
-            let count = queue.waiting.len().min(MOST);
-            let batch: Vec<_> = queue.waiting.drain(..count).collect();
+            let Some(waiting) = queue.as_mut().filter(|waiting| !waiting.is_empty()) else {
+                (*queue, self.is_of_queue) = (None, false);
+                break;
+            };
+            let count = waiting.len().min(MOST);
+            let batch: Vec<_> = waiting.drain(..count).collect();
             drop(queue);
             for end in batch {
                 match end.phase() {
@@ -296,10 +254,8 @@ impl<R: HeldRow> Sender<R> {
                     _ => self.batch.push(end),
                 }
             }
-            if !self.batch.is_empty() {
-                return true;
-            }
         }
+        !self.batch.is_empty()
     }
 
     fn times(&self) -> Times {
@@ -313,7 +269,7 @@ impl<R: HeldRow> Sender<R> {
 
     /// Waits for the answer. If it is late, the next ends no longer wait for it.
     async fn unless_late<F: Future + Unpin>(&mut self, mut answer: F) -> F::Output {
-        if self.number.is_some() {
+        if self.is_of_queue {
             if let Ok(answer) = timeout(LATE, &mut answer).await {
                 return answer;
             }
@@ -323,22 +279,14 @@ impl<R: HeldRow> Sender<R> {
     }
 
     /// Lets another sender take over the ends that wait.
-    fn start_next(&self) {
+    fn start_next(&mut self) {
+        self.is_of_queue = false;
         let mut queue = self.group.queue(self.is_here);
-        if queue.sender == self.number {
-            queue.sender = None;
-        }
-        let number = queue.next_sender();
-        drop(queue);
-        if number.is_some() {
-            let next = Self {
-                keeper: Arc::clone(&self.keeper),
-                group: Arc::clone(&self.group),
-                is_here: self.is_here,
-                number,
-                batch: Vec::new(),
-            };
-            next.start();
+        if queue.as_ref().is_none_or(Vec::is_empty) {
+            *queue = None;
+        } else {
+            drop(queue);
+            Self::start(Arc::clone(&self.group), self.is_here, None);
         }
     }
 
@@ -364,12 +312,9 @@ impl<R: HeldRow> Drop for Sender<R> {
     /// Runs when the runtime shuts down.
     fn drop(&mut self) {
         let mut ends = std::mem::take(&mut self.batch);
-        if self.number.is_some() {
-            let mut queue = self.group.queue(self.is_here);
-            if queue.sender == self.number {
-                queue.sender = None;
-                ends.append(&mut queue.waiting);
-            }
+        if self.is_of_queue {
+            let waiting = self.group.queue(self.is_here).take();
+            ends.extend(waiting.unwrap_or_default());
         }
         // Without the keeper the rows expire.
         if self.is_here {
@@ -385,11 +330,7 @@ impl<R: HeldRow> Drop for Sender<R> {
 fn copy<E: RowError>(error: &E) -> Option<E> {
     match error.failure() {
         Failure::Unreachable => Some(PoolError::new(error.to_string()).into()),
-        Failure::Unanswered => {
-            let text = Box::new(error.to_string());
-            let lost = DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, text);
-            Some(E::of_database(lost))
-        }
+        Failure::Unanswered => Some(E::of_database(connection_lost(error.to_string()))),
         Failure::Refused | Failure::Final => None,
     }
 }

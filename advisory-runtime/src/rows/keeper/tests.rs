@@ -1,6 +1,6 @@
 //! Rows whose answers are known, on a virtual clock.
 use super::{End, HeldRow, Hold, Keeper, Name, Renewal, Renewed, RowEvent, Rows, Settled, Times};
-use crate::rows::{Answering, Ended, Expiry, Failure, RowError, Sent, failure_of};
+use crate::rows::{Answering, Ended, Failure, Moment, RowError, failure_of};
 use crate::{Error, PoolError};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::cell::RefCell;
@@ -37,13 +37,6 @@ struct Known {
 #[derive(Clone)]
 struct Row(u8, Arc<Hold>);
 
-impl Row {
-    fn new(id: u8) -> Self {
-        let hold = Hold::new(Expiry::after(Sent::now(), TTL), TTL);
-        Self(id, Arc::new(hold))
-    }
-}
-
 impl Known {
     fn new(
         renew: fn(&[u8]) -> Result<Vec<Renewed>, Error>,
@@ -71,7 +64,8 @@ impl Known {
 
     fn keep(&self, keeper: &Arc<Keeper>, id: u8) -> Renewal<Row> {
         let name = Name::new::<Row>(0, None);
-        let renewal = keeper.keep(name, &|| Box::new(self.clone()), Row::new(id), true);
+        let row = Row(id, Arc::new(Hold::new(Moment::now().plus(TTL), TTL)));
+        let renewal = keeper.keep(name, &|| Box::new(self.clone()), row, true);
         renewal.expect("there is a runtime")
     }
 }
@@ -169,7 +163,7 @@ async fn pass(time: Duration) {
 #[tokio::test(start_paused = true)]
 async fn rows_that_are_due_at_nearly_the_same_time_are_renewed_together() {
     let rows = Known::new(|ids| Ok(vec![Renewed::For(TTL); ids.len()]), |_| Ok(true));
-    let keeper = Keeper::on_runtime();
+    let keeper = Arc::default();
     let first = rows.keep(&keeper, 1);
     pass(EVERY / 5).await;
     let second = rows.keep(&keeper, 2);
@@ -197,7 +191,7 @@ async fn one_row_that_cannot_be_renewed_does_not_take_its_neighbours_along() {
         },
         |_| Ok(true),
     );
-    let keeper = Keeper::on_runtime();
+    let keeper = Arc::default();
     let renewals = [1, 2, 3, 4].map(|id| rows.keep(&keeper, id));
     for _ in 0..12 {
         pass(Duration::from_secs(1)).await;
@@ -216,7 +210,7 @@ async fn an_end_that_reaches_nobody_is_tried_again_by_the_keeper() {
         }
     };
     let rows = Known::new(|_| unreachable!("it is not due"), end);
-    let renewal = rows.keep(&Keeper::on_runtime(), 1);
+    let renewal = rows.keep(&Arc::default(), 1);
     let ended = renewal.end(()).await.unwrap();
     assert!(matches!(ended, Ended::Done), "{ended:?}");
     let sent: Vec<_> = rows.sent().into_iter().map(|(_, what)| what).collect();
@@ -238,11 +232,8 @@ impl Known {
     }
 
     fn keep_all(&self, ids: &[u8]) -> Vec<Renewal<Row>> {
-        let rows = ids.iter().map(|id| Row::new(*id)).collect();
-        let name = Name::new::<Row>(0, None);
-        let known = || -> Box<dyn Rows<Row>> { Box::new(self.clone()) };
-        let renewals = Keeper::on_runtime().keep_all(name, &known, rows, true);
-        renewals.expect("there is a runtime")
+        let keeper = Arc::default();
+        ids.iter().map(|id| self.keep(&keeper, *id)).collect()
     }
 
     /// Ends the first one, and while it is on its way the others; what was sent.
@@ -305,7 +296,7 @@ async fn ends_whose_callers_are_dropped_are_sent() {
 #[tokio::test(start_paused = true)]
 async fn an_observer_may_hold_another_row() {
     let rows = Known::new(|_| Err(unreachable()), |_| Ok(true));
-    let keeper = Keeper::on_runtime();
+    let keeper = Arc::default();
     let renewal = rows.keep(&keeper, 1);
     let (other, told) = (rows.clone(), Arc::new(Mutex::new(0)));
     ON_LOST.set(Box::new({
@@ -328,7 +319,7 @@ async fn an_end_is_given_up_when_the_row_has_expired() {
         |ids| Ok(vec![Renewed::For(TTL); ids.len()]),
         |_| Err(unreachable()),
     );
-    let renewal = rows.keep(&Keeper::on_runtime(), 1);
+    let renewal = rows.keep(&Arc::default(), 1);
     let ended = renewal.end(()).await;
     assert!(matches!(ended, Err(Error::Pool(_))), "{ended:?}");
     assert!(rows.started.elapsed() < TTL + EVERY);

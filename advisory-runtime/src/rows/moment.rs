@@ -1,17 +1,18 @@
-//! The time for which this process may rely on a row that expires on the server.
+//! A moment on two clocks: when a statement was sent, or until when this process may rely on a row
+//! that expires on the server.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When a statement was sent, on the clocks of an [`Expiry`]. Both are read before the machine can
-/// sleep during the wait for the answer.
+/// A moment on two clocks. The steady clock is that of the timers, and stops while the machine
+/// sleeps; the other does not stop.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Moment {
     pub(crate) steady: Instant,
     boot: Duration,
 }
 
-impl Sent {
+impl Moment {
     pub(crate) fn now() -> Self {
         Self {
             steady: Instant::now(),
@@ -19,31 +20,22 @@ impl Sent {
         }
     }
 
-    /// The moment when the statement had waited at the server for this time. It is not later than
-    /// now, although the server's clock can have been set meanwhile.
+    /// The expiry of a row, if this is when its statement was sent: the machine can sleep during
+    /// the wait for the answer, and the server counts from a later moment.
+    pub(crate) fn plus(self, ttl: Duration) -> Self {
+        Self {
+            steady: self.steady + ttl,
+            boot: self.boot.saturating_add(ttl),
+        }
+    }
+
+    /// The moment when a statement that was sent at this one had waited at the server for this
+    /// time. It is not later than now, although the server's clock can have been set meanwhile.
     pub(crate) fn after_wait(self, waited: Duration) -> Self {
         let passed = boot_now().saturating_sub(self.boot);
         Self {
             steady: self.steady + waited.min(self.steady.elapsed()),
             boot: self.boot + waited.min(passed),
-        }
-    }
-}
-
-/// An expiry on two clocks. The steady clock is that of the timers, and stops while the machine
-/// sleeps; the other does not stop.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Expiry {
-    pub(crate) steady: Instant,
-    boot: Duration,
-}
-
-impl Expiry {
-    /// `ttl` after the statement was sent. The server counts from a later moment.
-    pub(crate) fn after(sent: Sent, ttl: Duration) -> Self {
-        Self {
-            steady: sent.steady + ttl,
-            boot: sent.boot.saturating_add(ttl),
         }
     }
 
@@ -87,16 +79,16 @@ mod tests {
         let Some(earlier) = Instant::now().checked_sub(MINUTE * 2) else {
             return;
         };
-        let later = Expiry::after(Sent::now(), MINUTE);
+        let later = Moment::now().plus(MINUTE);
         assert!(!later.is_over_within(Duration::ZERO));
         assert!(later.is_over_within(MINUTE));
         // The steady clock stopped while the machine slept.
         let boot = boot_now();
-        assert!(Expiry { boot, ..later }.is_over_within(Duration::ZERO));
+        assert!(Moment { boot, ..later }.is_over_within(Duration::ZERO));
         let boot = boot + MINUTE / 4;
-        assert!(Expiry { boot, ..later }.is_over_within(MINUTE / 2));
+        assert!(Moment { boot, ..later }.is_over_within(MINUTE / 2));
         let steady = earlier;
-        let mut renewed = Expiry { steady, ..later };
+        let mut renewed = Moment { steady, ..later };
         assert!(renewed.is_over_within(Duration::ZERO));
         renewed.extend(later);
         assert_eq!(renewed.steady, later.steady);
@@ -104,15 +96,15 @@ mod tests {
 
     #[test]
     fn a_server_side_wait_counts_at_most_as_long_as_the_answer() {
-        let sent = Sent::now();
-        let expiry = Expiry::after(sent.after_wait(MINUTE), MINUTE);
+        let sent = Moment::now();
+        let expiry = sent.after_wait(MINUTE).plus(MINUTE);
         assert!(expiry.is_over_within(MINUTE));
-        assert!(expiry.steady >= Expiry::after(sent, MINUTE).steady);
+        assert!(expiry.steady >= sent.plus(MINUTE).steady);
     }
 
     #[test]
     fn a_server_side_wait_does_not_count() {
-        let now = Sent::now();
+        let now = Moment::now();
         let Some(steady) = now.steady.checked_sub(MINUTE) else {
             return;
         };
@@ -120,16 +112,16 @@ mod tests {
         if boot.is_zero() {
             return;
         }
-        let waited = Sent { steady, boot }.after_wait(MINUTE);
+        let waited = Moment { steady, boot }.after_wait(MINUTE);
         assert_eq!((waited.steady, waited.boot), (now.steady, now.boot));
     }
 
     #[test]
     fn a_sleep_before_the_answer_counts() {
-        let now = Sent::now();
+        let now = Moment::now();
         let boot = now.boot.saturating_sub(MINUTE);
-        let sent = Sent { boot, ..now };
-        assert!(Expiry::after(sent, MINUTE).is_over_within(Duration::ZERO));
+        let sent = Moment { boot, ..now };
+        assert!(sent.plus(MINUTE).is_over_within(Duration::ZERO));
     }
 
     /// The kernel's own reading of the same clock, in hundredths of a second. The wall clock is
