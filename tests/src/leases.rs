@@ -2,7 +2,9 @@
 
 use crate::Database;
 use advisory_runtime::Wait;
-use advisory_runtime::lease::{Error, Event, FencingToken, Lease, Leases, Request, Store, Table};
+use advisory_runtime::lease::{
+    Error, Event, FencingToken, Lease, LeaseGuard, Leases, Request, Store, Table,
+};
 use diesel::dsl::sql;
 use diesel::sql_types::BigInt;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, deadpool};
@@ -18,7 +20,13 @@ use tokio::time::{interval, timeout};
 pub const FIRST: i64 = 1 << 40;
 
 /// How long a state may take on a busy machine.
-const GENEROUS: Duration = Duration::from_secs(60);
+pub const GENEROUS: Duration = Duration::from_secs(60);
+
+/// The time between two renewals, where a test waits for them.
+pub const BRIEF: Duration = Duration::from_millis(20);
+
+/// Longer than any test.
+pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// A pool of these tests.
 pub type Pool = deadpool::Pool<AsyncPgConnection>;
@@ -36,8 +44,7 @@ pub async fn database() -> Database {
 /// Leases on at most so many connections to this address.
 #[must_use]
 pub fn leases_at(url: &str, size: usize) -> Leases<Pool> {
-    let manager = AsyncDieselConnectionManager::new(url);
-    Leases::new(Pool::builder(manager).max_size(size).build().unwrap())
+    Leases::new(Database::deadpool_at(url, size))
 }
 
 /// A pool of one connection, which is in a transaction, like every further one that is opened.
@@ -72,6 +79,16 @@ pub async fn once(leases: &Leases<impl Store>, request: Request) -> Result<Fenci
     held.finish(Ok(token)).await
 }
 
+/// Ends a lease whose body has succeeded.
+pub async fn finish(held: LeaseGuard) -> Result<(), Error> {
+    held.finish(Ok(())).await
+}
+
+/// Checks the lease in a transaction.
+pub async fn fence(conn: &mut AsyncPgConnection, lease: &Lease) -> Result<(), Error> {
+    crate::bookings::in_transaction(conn, async |conn| lease.fence(conn).await).await
+}
+
 /// Grants a lease that nothing renews or ends, like one of a dead process.
 pub async fn orphan(url: &str, table: &Table, request: Request) -> Lease {
     let leases = leases_at(url, 1).table(table.clone());
@@ -90,18 +107,27 @@ pub async fn expire(db: &Database) {
         .await;
 }
 
+/// Waits until every lease has expired or was released.
+pub async fn until_free(db: &Database) {
+    let held = "SELECT token FROM advisory_lease WHERE expires_at > clock_timestamp()";
+    db.until_none("the end of every lease", held).await;
+}
+
 /// Waits until another session of this database has been refused a lease: a try is prepared, sent,
 /// and sent again.
 pub async fn until_refused(conn: &mut AsyncPgConnection) {
     let started = "SELECT (extract(epoch FROM query_start) * 1000000)::int8 FROM pg_stat_activity \
                    WHERE query LIKE 'WITH free AS%' AND pid <> pg_backend_pid() AND datname = current_database()";
-    let mut tries = BTreeSet::new();
-    let mut pause = interval(Duration::from_millis(2));
-    while tries.len() < 4 {
-        let seen: Vec<i64> = sql::<BigInt>(started).load(conn).await.unwrap();
-        tries.extend(seen);
-        pause.tick().await;
-    }
+    let refused = async {
+        let mut tries = BTreeSet::new();
+        let mut pause = interval(Duration::from_millis(2));
+        while tries.len() < 4 {
+            let seen: Vec<i64> = sql::<BigInt>(started).load(conn).await.unwrap();
+            tries.extend(seen);
+            pause.tick().await;
+        }
+    };
+    timeout(GENEROUS, refused).await.expect("a refusal");
 }
 
 /// Waits until the lease has been renewed.

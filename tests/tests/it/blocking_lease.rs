@@ -1,48 +1,28 @@
-//! Blocking Diesel: leases that a thread renews while a blocking body runs.
+//! Leases of blocking Diesel: a program without a runtime, whose bodies cannot be dropped, and whose
+//! pool opens no connection outside of its count. What is granted, renewed and ended is shown with
+//! async Diesel: the engine and the statements are the same.
 
-use advisory_runtime::blocking::lease::{self, Error, Lease, LeaseGuard, Leases, Request, Table};
-use advisory_runtime::{LockKey, blocking, monitor};
+use advisory_runtime::blocking::lease::{self, Error, Lease, LeaseGuard, Leases, Table};
+use advisory_runtime::{LockKey, blocking};
 use advisory_tests::blocking::{count, execute};
-use advisory_tests::leases::{Events, database, expire, key};
+use advisory_tests::leases::{BRIEF, Events, GENEROUS, HOUR, database, key, until_refused};
+use advisory_tests::pauses::pause_thread;
 use advisory_tests::{Database, Proxy, assert_matches};
-use diesel::Connection;
-use diesel::pg::PgConnection;
-use diesel::r2d2::{self, ConnectionManager, CustomizeConnection};
-use std::sync::mpsc;
+use diesel::r2d2::{ConnectionManager, Pool, TestCustomizer};
+use diesel::{Connection, PgConnection};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const GENEROUS: Duration = Duration::from_secs(60);
-const DAY: Duration = Duration::from_secs(86_400);
-
-fn written(conn: &mut PgConnection) -> i64 {
-    count(conn, "SELECT count(*) FROM written").unwrap()
-}
-
-async fn stage() -> Database {
-    let db = database().await;
-    db.run("CREATE TABLE written (what text)").await;
-    db
-}
-
-fn write(conn: &mut PgConnection) -> Result<(), Error> {
-    execute(conn, "INSERT INTO written VALUES ('x')").map_err(Error::Database)?;
-    Ok(())
-}
-
-fn until(conn: &mut PgConnection, claim: &str) {
+fn until(mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
-    while count(conn, &format!("SELECT count(*) WHERE {claim}")).unwrap() == 0 {
-        assert!(since.elapsed() < GENEROUS, "{claim}");
+    while !is_so() {
+        assert!(since.elapsed() < GENEROUS, "waited too long");
+        pause_thread();
     }
 }
 
-fn until_lost(conn: &mut PgConnection, lease: &Lease) {
-    let since = Instant::now();
-    while lease.is_held() {
-        execute(conn, "SELECT 1").unwrap();
-        assert!(since.elapsed() < GENEROUS);
-    }
+fn until_lost(lease: &Lease) {
+    until(|| !lease.is_held());
 }
 
 /// Runs on a thread without a tokio runtime, as in a blocking program.
@@ -53,129 +33,78 @@ fn without_a_runtime<T: Send>(test: impl FnOnce() -> T + Send) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_lease_is_renewed_until_its_body_returns() {
-    let db = stage().await;
+    let db = database().await;
     let (pool, mut conn) = (db.r2d2(2), db.establish());
     without_a_runtime(|| {
         let request = || key("k").ttl(Duration::from_millis(500));
         let mut guard = lease::acquire(&pool, request()).unwrap();
-        let busy = lease::acquire(&pool, request()).unwrap_err();
-        assert!(busy.is_held(), "{busy:?}");
         let ran = guard.run(|| {
             // Three times as long as it was granted for.
-            until(
-                &mut conn,
-                "EXISTS (SELECT FROM advisory_lease WHERE expires_at > acquired_at + interval '1.5 s')",
-            );
+            let renewed = "SELECT count(*) FROM advisory_lease \
+                           WHERE expires_at > acquired_at + interval '1.5 s'";
+            until(|| count(&mut conn, renewed) == Ok(1));
             7
         });
         assert_eq!(ran.unwrap(), 7);
         guard.finish(Ok::<_, Error>(())).unwrap();
-        assert_eq!(Leases::new(pool.clone()).list().unwrap(), []);
-        // Again, with a larger token.
-        let first = guard_token(&pool);
-        assert!(guard_token(&pool) > first);
+        assert_eq!(Leases::new(pool).list().unwrap(), []);
     });
-}
-
-fn guard_token(pool: &r2d2::Pool<ConnectionManager<PgConnection>>) -> i64 {
-    let guard = lease::acquire(pool, key("k")).unwrap();
-    let token = guard.lease().token().get();
-    guard.finish(Ok::<_, Error>(token)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_body_that_returns_too_late_is_refused() {
-    let db = stage().await;
+    let db = database().await;
     let (pool, mut conn) = (db.r2d2(2), db.establish());
-    let (sender, expired) = mpsc::channel();
-    let body = thread::spawn(move || {
-        let request = key("k").ttl(Duration::from_secs(2));
-        let mut guard = lease::acquire(&pool, request).unwrap();
+    without_a_runtime(|| {
+        let mut guard = lease::acquire(&pool, key("k").renew(BRIEF)).unwrap();
         let lease = guard.lease().clone();
-        sender.send(()).unwrap();
-        let ran = guard.run(|| until_lost(&mut conn, &lease));
+        let ran = guard.run(|| {
+            let expire = "UPDATE advisory_lease SET expires_at = clock_timestamp()";
+            execute(&mut conn, expire).unwrap();
+            until_lost(&lease);
+        });
         assert_matches!(ran, Err(Error::Lost { .. }));
         let fenced = conn.transaction(|conn| lease.fence(conn));
         assert_matches!(fenced, Err(Error::Lost { .. }));
-        assert_matches!(guard.finish(Ok::<_, Error>(())), Err(Error::Lost { .. }));
         let outside = lease.fence(&mut conn);
-        assert!(matches!(outside, Err(Error::NotInTransaction { .. })));
-    });
-    expired.recv().unwrap();
-    expire(&db).await;
-    body.join().unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_blocking_body_past_its_max_hold_is_refused_and_released() {
-    let db = stage().await;
-    let (pool, mut conn) = (db.r2d2(2), db.establish());
-    without_a_runtime(|| {
+        assert_matches!(outside, Err(Error::NotInTransaction { .. }));
+        assert_matches!(guard.finish(Ok(())), Err(Error::Lost { .. }));
         let request = key("k").max_hold(Duration::from_millis(50));
         let mut guard = lease::acquire(&pool, request).unwrap();
-        let since = Instant::now();
-        let ran = guard.run(|| {
-            while since.elapsed() < Duration::from_millis(60) {
-                execute(&mut conn, "SELECT 1").unwrap();
-            }
-        });
+        let ran = guard.run(|| execute(&mut conn, "SELECT pg_sleep(0.06)"));
         assert_matches!(ran, Err(Error::HoldExceeded { .. }));
+        // It was released.
         drop(lease::acquire(&pool, key("k")).unwrap());
     });
 }
 
-/// A delivery: `Ok(false)` if the work is done.
-fn credit(
-    pool: &r2d2::Pool<ConnectionManager<PgConnection>>,
-    conn: &mut PgConnection,
-    is_undone: bool,
-) -> Result<bool, Error> {
-    let mut guard = match lease::acquire(pool, key("w").keep(DAY)) {
-        Err(error) if error.is_done() => return Ok(false),
-        acquired => acquired?,
-    };
-    let lease = guard.lease().clone();
-    let result = guard.run(|| {
-        let credited = conn.transaction(|conn| {
-            lease.fence(conn)?;
-            write(conn)?;
-            lease.complete(conn)?;
-            if is_undone {
-                return Err(Error::Database(diesel::result::Error::RollbackTransaction));
-            }
-            Ok(())
-        });
-        // A body that swallows the error.
-        drop(credited);
-        Ok(true)
-    })?;
-    guard.finish(result)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn blocking_work_is_completed_once_and_a_rollback_is_refused() {
-    let db = stage().await;
-    let (pool, mut conn) = (db.r2d2(2), db.establish());
+    let db = database().await;
+    let (pool, mut conn, table) = (db.r2d2(2), db.establish(), Table::new());
     without_a_runtime(|| {
-        assert_matches!(
-            credit(&pool, &mut conn, true),
-            Err(Error::RolledBack { .. })
-        );
-        assert!(credit(&pool, &mut conn, false).unwrap());
-        assert!(!credit(&pool, &mut conn, false).unwrap());
-        assert_eq!(written(&mut conn), 1);
-        let guard = || lease::acquire(&pool, key("k").keep(DAY));
-        let failed = Err::<(), _>(Error::Database(diesel::NotFound));
-        let failed = guard().unwrap().finish(failed);
-        assert!(matches!(failed, Err(Error::Database(diesel::NotFound))));
-        guard().unwrap().finish(Ok::<_, Error>(())).unwrap();
-        assert!(guard().unwrap_err().is_done());
+        let acquire = || lease::acquire(&pool, key("k").keep(HOUR));
+        let guard = acquire().unwrap();
+        let undone = conn.transaction(|conn| {
+            guard.lease().complete(conn)?;
+            Err::<(), Error>(diesel::result::Error::RollbackTransaction.into())
+        });
+        undone.unwrap_err();
+        assert_matches!(guard.finish(Ok(())), Err(Error::RolledBack { .. }));
+        let guard = acquire().unwrap();
+        let completed = conn.transaction(|conn| guard.lease().complete(conn));
+        completed.unwrap();
+        assert!(acquire().unwrap_err().is_done());
+        guard.finish(Ok::<_, Error>(())).unwrap();
+        let done = table.find(&mut conn, key("k")).unwrap().unwrap();
+        assert!(table.free(&mut conn, &done).unwrap());
+        drop(acquire().unwrap());
     });
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_blocking_guard_and_a_panic_release_at_once() {
-    let db = stage().await;
+    let db = database().await;
     let pool = db.r2d2(2);
     let panicked = thread::spawn({
         let pool = pool.clone();
@@ -188,31 +117,26 @@ async fn a_dropped_blocking_guard_and_a_panic_release_at_once() {
     // No wait: the drop has waited for the server.
     drop(lease::acquire(&pool, key("k")).unwrap());
     drop(lease::acquire(&pool, key("k")).unwrap());
+    assert_eq!(lease::sweep(&pool).unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_call_waits_for_the_holder_and_its_wait_has_an_end() {
-    let db = stage().await;
-    let pool = db.r2d2(2);
+    let db = database().await;
+    let (pool, mut conn) = (db.r2d2(3), db.establish());
+    let guard = lease::acquire(&pool, key("k")).unwrap();
+    let waiter = thread::spawn({
+        let pool = pool.clone();
+        move || lease::acquire(&pool, key("k").wait(GENEROUS)).map(drop)
+    });
+    until_refused(&mut db.connect().await).await;
     without_a_runtime(|| {
-        let guard = lease::acquire(&pool, key("k")).unwrap();
-        let short = Duration::from_millis(50);
         let since = Instant::now();
-        let busy = lease::acquire(&pool, key("k").wait(short)).unwrap_err();
-        assert!(busy.is_held() && since.elapsed() >= short, "{busy:?}");
-        let holders = blocking::monitor::holders(&mut pool.get().unwrap(), &busy).unwrap();
-        assert!(
-            matches!(holders[..], [monitor::LockHolder { .. }]),
-            "{holders:?}"
-        );
-        let waiter = thread::spawn({
-            let pool = pool.clone();
-            move || lease::acquire(&pool, key("k").wait(GENEROUS)).map(drop)
-        });
-        until(
-            &mut db.establish(),
-            "(SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'WITH free AS%' AND datname = current_database()) > 0",
-        );
+        let busy = lease::acquire(&pool, key("k").wait(BRIEF)).unwrap_err();
+        assert!(busy.is_held() && since.elapsed() >= BRIEF, "{busy:?}");
+        let holders = blocking::monitor::holders(&mut conn, &busy).unwrap();
+        assert_eq!(holders.len(), 1, "{holders:?}");
+        assert!(!waiter.is_finished(), "it did not wait");
         guard.finish(Ok::<_, Error>(())).unwrap();
         waiter.join().unwrap().unwrap();
     });
@@ -221,20 +145,17 @@ async fn a_blocking_call_waits_for_the_holder_and_its_wait_has_an_end() {
 /// A blocking pool opens no connection beside its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exhausted_blocking_pool_refuses_and_its_leases_are_lost() {
-    let db = stage().await;
+    let db = database().await;
     let pool = db.r2d2(1);
     without_a_runtime(|| {
         let request = || key("k").ttl(Duration::from_millis(400));
         let mut guard = lease::acquire(&pool, request()).unwrap();
         let lease = guard.lease().clone();
         let ran = guard.run(|| {
-            let mut conn = pool.get().unwrap();
-            let wait = Duration::from_millis(50);
-            assert_matches!(
-                lease::acquire(&pool, key("other").wait(wait)),
-                Err(Error::Pool(_))
-            );
-            until_lost(&mut conn, &lease);
+            let _conn = pool.get().unwrap();
+            let other = lease::acquire(&pool, key("other").wait(BRIEF));
+            assert_matches!(other, Err(Error::Pool(_)));
+            until_lost(&lease);
         });
         assert_matches!(ran, Err(Error::Lost { .. }));
         drop(guard);
@@ -244,22 +165,19 @@ async fn an_exhausted_blocking_pool_refuses_and_its_leases_are_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_call_ends_although_the_server_does_not_answer() {
-    let db = stage().await;
+    let db = database().await;
     let proxy = Proxy::start(&db).await;
-    let manager = ConnectionManager::<PgConnection>::new(proxy.url());
-    let pool = r2d2::Pool::builder().max_size(2).build(manager).unwrap();
     let events = Events::default();
-    let leases = Leases::new(pool).observe(events.observer());
+    let leases = Leases::new(Database::r2d2_at(proxy.url(), 2)).observe(events.observer());
     without_a_runtime(|| {
         let request = key("k").ttl(Duration::from_millis(1500));
         let guard = leases.acquire(request).unwrap();
-        let lease = guard.lease().clone();
         proxy.stop_forwarding();
         let since = Instant::now();
         let other = key("other").wait(Duration::from_millis(100));
         assert_matches!(leases.acquire(other), Err(Error::Pool(_)));
-        until_lost(&mut db.establish(), &lease);
-        assert_matches!(guard.finish(Ok::<_, Error>(())), Err(Error::Lost { .. }));
+        until_lost(guard.lease());
+        assert_matches!(guard.finish(Ok(())), Err(Error::Lost { .. }));
         assert!(since.elapsed() < GENEROUS, "{:?}", since.elapsed());
         proxy.resume_forwarding();
     });
@@ -278,18 +196,13 @@ struct Report {
 async fn each_step_of_the_table_runs_on_a_blocking_connection() {
     let db = Database::create().await;
     let (pool, mut conn) = (db.r2d2(2), db.establish());
-    let named = || {
-        advisory_runtime::lease::Table::new()
-            .named("app_lease")
-            .unwrap()
-    };
-    let table = Table::from(named());
+    let conn = &mut conn;
+    let named = advisory_runtime::lease::Table::new().named("app_lease");
+    let table = Table::from(named.unwrap());
     without_a_runtime(|| {
-        assert_matches!(table.list(&mut conn), Err(Error::MissingTable { .. }));
-        for _ in 0..2 {
-            table.set_up(&mut conn).unwrap();
-        }
-        let leases = Leases::new(pool.clone()).table(table.clone());
+        assert_matches!(table.list(conn), Err(Error::MissingTable { .. }));
+        table.set_up(conn).unwrap();
+        let leases = Leases::new(pool).table(table.clone());
         let report = Report { month: 7 };
         let mut guard = leases.acquire(&report).unwrap();
         let other = Report { month: 8 };
@@ -298,53 +211,28 @@ async fn each_step_of_the_table_runs_on_a_blocking_connection() {
         guard.run_holding(&report, |_| ()).unwrap();
         let lease = guard.lease().clone();
         assert!(leases.holds(&lease).unwrap());
-        assert!(table.set_data(&mut conn, &lease, Some("here")).unwrap());
-        let row = table.find(&mut conn, &report).unwrap().unwrap();
+        assert!(table.set_data(conn, &lease, Some("here")).unwrap());
+        let row = table.find(conn, &report).unwrap().unwrap();
         assert_eq!(row.data.as_deref(), Some("here"));
-        assert_eq!(row.pattern.as_deref(), Some("blocking-report:<month>"));
-        let listed = [table.list(&mut conn).unwrap(), leases.list().unwrap()];
+        let listed = [table.list(conn).unwrap(), leases.list().unwrap()];
         assert_eq!(listed.map(|rows| rows[0].token), [lease.token(); 2]);
-        let seen = blocking::monitor::leases(&mut conn, &table, &monitor::Names::none()).unwrap();
-        assert_eq!(seen.len(), 1);
-        let taken = table.take_over(&mut conn, &report, row.token).unwrap();
+        let taken = table.take_over(conn, &report, row.token).unwrap();
         let taken = taken.unwrap();
-        assert!(taken.token() > lease.token());
-        assert!(!leases.holds(&lease).unwrap());
-        let again = table.take_over(&mut conn, &report, row.token).unwrap();
-        assert!(again.is_none());
-        assert!(table.release(&mut conn, &taken).unwrap());
-        assert_eq!(table.sweep(&mut conn).unwrap(), 1);
-        let in_transaction = conn.transaction(|conn| table.sweep(conn));
-        assert!(matches!(in_transaction, Err(Error::InTransaction { .. })));
-        assert_matches!(lease::sweep(&pool), Err(Error::MissingTable { .. }));
-        Table::new().set_up(&mut conn).unwrap();
-        assert_eq!(lease::sweep(&pool).unwrap(), 0);
-        drop(guard);
+        assert!(taken.token() > lease.token() && !leases.holds(&lease).unwrap());
+        assert!(table.release(conn, &taken).unwrap());
+        assert_eq!(table.sweep(conn).unwrap(), 1);
     });
-}
-
-/// Begins the transaction of a test on the pool's only connection.
-#[derive(Debug)]
-struct InTest;
-
-impl CustomizeConnection<PgConnection, r2d2::Error> for InTest {
-    fn on_acquire(&self, conn: &mut PgConnection) -> Result<(), r2d2::Error> {
-        conn.begin_test_transaction()
-            .map_err(r2d2::Error::QueryError)
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blocking_lease_works_in_the_transaction_of_a_test() {
-    let db = stage().await;
+    let db = database().await;
     let manager = ConnectionManager::<PgConnection>::new(db.url());
-    let pool = r2d2::Pool::builder()
-        .max_size(1)
-        .connection_customizer(Box::new(InTest))
-        .build(manager)
-        .unwrap();
+    let pool = Pool::builder().max_size(1);
+    let pool = pool.connection_customizer(Box::new(TestCustomizer));
+    let pool = pool.build(manager).unwrap();
     without_a_runtime(|| {
-        let guard = lease::acquire(&pool, Request::text("k").keep(DAY)).unwrap();
+        let guard = lease::acquire(&pool, key("k").keep(HOUR)).unwrap();
         guard.finish(Ok::<_, Error>(())).unwrap();
         let done = lease::acquire(&pool, key("k")).unwrap_err();
         assert!(done.is_done(), "{done:?}");

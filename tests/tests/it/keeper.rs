@@ -5,10 +5,9 @@ use advisory_runtime::blocking::{self, WithUrl};
 use advisory_runtime::claim::{self, Claimed, End};
 use advisory_runtime::lease::{Error, Request, Source};
 use advisory_tests::futures::spawn;
-use advisory_tests::leases::{database, key};
+use advisory_tests::leases::{Pool, database, key, until_free};
 use advisory_tests::{Database, assert_matches};
 use diesel::prelude::*;
-use diesel::r2d2::{ConnectionManager, Pool as R2d2};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -40,6 +39,12 @@ fn block_both() {
     block_thread(TTL * 3);
 }
 
+/// A pool whose connections live on this runtime.
+fn pool_on(runtime: &Runtime, db: &Database, size: usize) -> Pool {
+    let _entered = runtime.enter();
+    db.deadpool(size)
+}
+
 async fn jobs(count: u32) -> Database {
     let db = database().await;
     db.run(&format!("{SCHEMA}; {}", sync_job::jobs(count)))
@@ -52,10 +57,7 @@ fn a_body_that_blocks_every_thread_for_three_ttl_keeps_its_lease() {
     let server = Builder::new_multi_thread().enable_all().build().unwrap();
     let db = server.block_on(database());
     for (nth, runtime) in runtimes().into_iter().enumerate() {
-        let pool = {
-            let _entered = runtime.enter();
-            db.deadpool(1)
-        };
+        let pool = pool_on(&runtime, &db, 1);
         let request = move || key(&format!("k{nth}")).ttl(TTL);
         let mut other = db.establish();
         let body = async move {
@@ -84,10 +86,7 @@ fn a_body_that_blocks_every_thread_for_three_ttl_keeps_its_claim() {
     let server = Builder::new_multi_thread().enable_all().build().unwrap();
     let db = server.block_on(jobs(2));
     for runtime in runtimes() {
-        let pool = {
-            let _entered = runtime.enter();
-            db.deadpool(1)
-        };
+        let pool = pool_on(&runtime, &db, 1);
         let body = async move {
             let mut conn = pool.get().await.unwrap();
             let job: Claimed<Brief> = claim::next("w").first(&mut conn).await.unwrap().unwrap();
@@ -110,10 +109,7 @@ fn a_late_body_is_told_that_its_row_was_taken_away() {
     let server = Builder::new_multi_thread().enable_all().build().unwrap();
     let db = server.block_on(jobs(1));
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let pool = {
-        let _entered = runtime.enter();
-        db.deadpool(2)
-    };
+    let pool = pool_on(&runtime, &db, 2);
     let mut other = db.establish();
     let lost: Result<(), claim::Error> = runtime.block_on(async move {
         let mut conn = pool.get().await.unwrap();
@@ -133,9 +129,7 @@ fn a_late_body_is_told_that_its_row_was_taken_away() {
 fn a_blocking_program_without_a_runtime_keeps_its_rows_while_its_pool_is_exhausted() {
     let server = Builder::new_multi_thread().enable_all().build().unwrap();
     let db = server.block_on(jobs(1));
-    let manager = ConnectionManager::<PgConnection>::new(db.url());
-    let pool = R2d2::builder().max_size(1).build(manager).unwrap();
-    let pool = WithUrl::new(pool, db.url());
+    let pool = WithUrl::new(db.r2d2(1), db.url());
     let mut guard = blocking::lease::acquire(&pool, key("k").ttl(TTL)).unwrap();
     let ran = guard.run(|| {
         let mut conn = blocking::Pool::connection(&pool).unwrap();
@@ -160,15 +154,11 @@ fn a_lease_is_released_after_its_runtime_has_ended() {
     let server = Builder::new_multi_thread().enable_all().build().unwrap();
     let db = server.block_on(database());
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
-    let pool = {
-        let _entered = runtime.enter();
-        db.deadpool(1)
-    };
+    let pool = pool_on(&runtime, &db, 1);
     let guard = runtime
         .block_on(pool.leases().acquire(Request::text("k")))
         .unwrap();
     drop(runtime);
     drop(guard);
-    let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
-    server.block_on(db.until_none("the release", held));
+    server.block_on(until_free(&db));
 }

@@ -5,16 +5,12 @@ use advisory_runtime::{LockKey, Wait};
 use advisory_tests::bookings::{execute, in_transaction, run};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
-    Events, Pool, database, expire, key, leases_at, once, until_refused, until_renewed,
+    BRIEF, Events, HOUR, Pool, database, expire, finish, key, leases_at, once, until_refused,
+    until_renewed,
 };
+use advisory_tests::statements::names;
 use advisory_tests::{Database, Proxy, assert_matches};
-use diesel::dsl::sql;
-use diesel::sql_types::BigInt;
-use diesel_async::RunQueryDsl;
 use std::time::Duration;
-
-const HOUR: Duration = Duration::from_secs(3600);
-const BRIEF: Duration = Duration::from_millis(20);
 
 #[derive(LockKey)]
 #[lock_key("leased-webhook:<id>")]
@@ -60,7 +56,7 @@ async fn a_released_key_is_free_and_its_tokens_grow() {
         let lease = held.lease().clone();
         assert!(Some(lease.token()) > last);
         last = Some(lease.token());
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        finish(held).await.unwrap();
         assert!(!lease.is_held());
         let again = Table::new().release(&mut conn, &lease).await;
         assert!(again.unwrap(), "twice");
@@ -79,10 +75,7 @@ async fn an_expired_lease_is_taken_over_and_its_holder_can_do_nothing() {
     let new = leases.acquire(key("k").renew(BRIEF)).await.unwrap();
     assert!(new.lease().token() > old.token());
     assert!(!Table::new().release(&mut conn, &old).await.unwrap());
-    assert_matches!(
-        kept.finish(Ok::<_, Error>(())).await,
-        Err(Error::Lost { .. })
-    );
+    assert_matches!(finish(kept).await, Err(Error::Lost { .. }));
     assert!(!old.is_held() && !leases.holds(&old).await.unwrap());
     assert!(leases.holds(new.lease()).await.unwrap());
     until_renewed(new.lease()).await;
@@ -99,7 +92,7 @@ async fn a_lease_lasts_for_its_ttl_by_the_servers_clock() {
     let granted = db.count(lasts).await;
     assert!((30_500..40_500).contains(&granted), "{granted}");
     assert!(held.lease().remaining() <= ttl);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     // A renewal never shortens it.
     let held = leases.acquire(key("k").ttl(ttl).renew(BRIEF)).await;
     let held = held.unwrap();
@@ -122,7 +115,7 @@ async fn who_waits_is_granted_the_key_once_it_is_free() {
         waits.acquire(request).await
     });
     until_refused(&mut conn).await;
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     let next = waiting.await.unwrap().unwrap();
     assert!(next.lease().token() > token);
     assert!(next.lease().waited() > Duration::ZERO);
@@ -162,19 +155,11 @@ async fn find_and_list_show_holder_token_and_times() {
 
 /// One of sixteen grants removes expired rows, and is a statement of its own.
 async fn prepare_both_grants(pool: &Pool, leases: &Leases<Pool>) {
-    for sweeps in ["", "NOT"] {
-        let sql_text = format!(
-            "(SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%INSERT INTO %advisory_lease%' AND statement NOT LIKE '%pg_prepared%' AND statement {sweeps} LIKE '%DELETE FROM%')"
-        );
-        loop {
-            let count = diesel::select(sql::<BigInt>(&sql_text));
-            let mut conn = pool.get().await.unwrap();
-            if count.get_result::<i64>(&mut conn).await.unwrap() > 0 {
-                break;
-            }
-            drop(conn);
-            once(leases, key("k")).await.unwrap();
-        }
+    let mut prepared = 0;
+    while prepared < 2 {
+        once(leases, key("k")).await.unwrap();
+        let mut conn = pool.get().await.unwrap();
+        prepared = names(&mut conn, "WITH free AS").await.len();
     }
 }
 
@@ -224,7 +209,7 @@ async fn each_call_is_one_round_trip() {
             fenced.unwrap();
         }
         proxy.reset();
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        finish(held).await.unwrap();
         counted("release");
     }
 }
@@ -237,7 +222,7 @@ async fn a_keep_that_waits_for_a_row_counts_from_after_the_wait() {
     let held = held.unwrap();
     execute(&mut admin, "BEGIN").await.unwrap();
     run(&mut admin, "SELECT FROM advisory_lease FOR UPDATE").await;
-    let kept = spawn(held.finish(Ok::<_, Error>(())));
+    let kept = spawn(finish(held));
     // This test is about the wait: time has to pass in it.
     until_keep_waits(&db).await;
     let before = db

@@ -3,17 +3,15 @@
 use advisory_runtime::lease::{Error, FencingToken, Leases, Table};
 use advisory_runtime::{LockKey, advisory_lease};
 use advisory_tests::futures::spawn;
-use advisory_tests::leases::{database, expire};
+use advisory_tests::leases::{Pool, database, expire, finish};
 use advisory_tests::{Database, assert_matches};
 use diesel::QueryResult;
-use diesel_async::pooled_connection::{bb8, deadpool};
+use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-type Pool = deadpool::Pool<AsyncPgConnection>;
 
 #[derive(Clone)]
 struct Service {
@@ -136,7 +134,7 @@ async fn a_declared_lock_is_leased_by_its_text_in_the_given_table() {
     assert!(matches!(*error, Error::Held { .. }), "{error:?}");
     assert!(error.to_string().contains("leased-account:<id>"), "{error}");
     assert_eq!(declared(&leases, 4, long).await.unwrap(), 4);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
     assert_eq!(db.count("SELECT count(*) FROM app_lease").await, 2);
 }

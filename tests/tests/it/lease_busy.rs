@@ -5,25 +5,28 @@
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Error, Leases, Request, Store, Table};
 use advisory_tests::bookings::in_transaction;
+use advisory_tests::failover::{connect, primary};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
-    database, expire, key, leases_at, once, orphan, until_over, until_refused,
+    GENEROUS, HOUR, database, expire, fence, finish, key, leases_at, once, orphan, until_free,
+    until_over, until_refused,
 };
-use advisory_tests::{OwnServer, Proxy, assert_matches, left_out, owns_server};
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use advisory_tests::{Proxy, assert_matches};
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(300);
-const GENEROUS: Duration = Duration::from_secs(60);
 
 fn waits(wait: Duration) -> Request {
     Request::text("k").wait(wait)
 }
 
 async fn is_pools_failure<S: Store>(leases: Leases<S>, wait: Wait) {
-    let error = leases.acquire(Request::text("k").wait(wait)).await;
-    let error = error.unwrap_err();
+    let request = Request::text("k").wait(wait).ttl(HOUR);
+    let error = leases.acquire(request).await.unwrap_err();
     assert_matches!(error, Error::Pool(_));
     assert!(!error.is_held());
 }
@@ -56,10 +59,8 @@ async fn an_unanswered_grant_is_not_busy_and_is_released() {
     proxy.stop_forwarding();
     is_pools_failure(leases.clone(), Wait::For(SHORT)).await;
     proxy.resume_forwarding();
-    // A grant whose answer it did not get is released, long before its ttl of a minute is over.
-    let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
-    db.until_empty(Duration::from_secs(30), "a release", held)
-        .await;
+    // A grant whose answer it did not get is released, long before it expires.
+    until_free(&db).await;
     drop(leases.acquire(waits(GENEROUS)).await.unwrap());
 }
 
@@ -69,11 +70,10 @@ async fn a_grant_with_a_lost_answer_is_found_again_or_released() {
     let proxy = Proxy::start(&db).await;
     let leases = leases_at(proxy.url(), 2);
     proxy.cut_after_forwarding("WITH free AS");
-    let error = leases.acquire(waits(GENEROUS)).await.unwrap_err();
+    let lost = leases.acquire(waits(GENEROUS).ttl(HOUR)).await;
+    let error = lost.unwrap_err();
     assert!(!error.is_held(), "{error:?}");
-    let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
-    db.until_empty(Duration::from_secs(30), "a release", held)
-        .await;
+    until_free(&db).await;
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn a_lost_lease_is_not_ok_when_its_first_release_failed() {
         }
         // The release fails on the pool's connection, and is sent again on another one.
         proxy.cut_before("LEAST");
-        let ended = held.finish(Ok::<_, Error>(())).await;
+        let ended = finish(held).await;
         assert_matches!(ended, Err(Error::Lost { .. }), "{forgets}");
         db.run("DELETE FROM advisory_lease").await;
     }
@@ -99,13 +99,10 @@ async fn a_lost_lease_is_not_ok_when_its_first_release_failed() {
 
 #[tokio::test]
 async fn a_waiter_outlasts_a_restart_of_the_server() {
-    if !owns_server() {
-        return left_out("restart", "the server is not our own");
-    }
-    let server = OwnServer::start().await;
-    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
-    let table = Table::new();
-    table.set_up(&mut conn).await.unwrap();
+    let Some(server) = primary().await else {
+        return;
+    };
+    let (mut conn, table) = (connect(&server).await, Table::new());
     let lease = orphan(server.url(), &table, key("k")).await;
     let leases = leases_at(server.url(), 1);
     let waiting = spawn(async move { leases.acquire(waits(GENEROUS)).await });
@@ -116,7 +113,7 @@ async fn a_waiter_outlasts_a_restart_of_the_server() {
         server.start_again().await;
     }
     assert!(!waiting.is_finished(), "it has given up");
-    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let mut conn = connect(&server).await;
     // The grant was durable, so a crash cannot have lost it.
     assert!(table.release(&mut conn, &lease).await.unwrap());
     let next = waiting.await.unwrap().unwrap();
@@ -140,25 +137,17 @@ fn without_a_runtime_or_its_timer_nothing_is_sent() {
     let error = timeless.block_on(leases.acquire(key("k"))).unwrap_err();
     assert_matches!(error, Error::NoRuntime { .. });
     assert!(error.to_string().contains("enable_time"), "{error}");
-    assert_matches!(
-        poll_once(leases.acquire(key("k"))),
-        Err(Error::NoRuntime { .. })
-    );
+    // Outside any runtime.
+    let mut acquired = pin!(leases.acquire(key("k")));
+    let polled = acquired
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert_matches!(polled, Poll::Ready(Err(Error::NoRuntime { .. })));
     let rows = everything.block_on(db.count("SELECT count(*) FROM advisory_lease"));
     assert_eq!(rows, 0);
     // Its connections end on their runtime.
     let _entered = everything.enter();
     drop(db);
-}
-
-/// Outside any runtime.
-fn poll_once<T>(future: impl Future<Output = T>) -> T {
-    let waker = std::task::Waker::noop();
-    let mut context = std::task::Context::from_waker(waker);
-    match std::pin::pin!(future).poll(&mut context) {
-        std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => panic!("it waits"),
-    }
 }
 
 /// The advisory lock for which the candidate's writes wait.
@@ -189,7 +178,7 @@ async fn a_grant_found_by_a_later_try_is_renewed_in_time() {
 
     // The next try is granted, and its answer is lost.
     gate.batch_execute(CLOSE).await.unwrap();
-    holder.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(holder).await.unwrap();
     db.until_waiting(GATE).await;
     proxy.stop_forwarding();
     gate.batch_execute(OPEN).await.unwrap();
@@ -235,18 +224,11 @@ async fn a_late_try_does_not_revive_the_former_term() {
         in_transaction(&mut conn, complete).await,
         Err(Error::Lost { .. })
     );
-    let fence = async |conn: &mut _| old.fence(conn).await;
-    assert_matches!(
-        in_transaction(&mut conn, fence).await,
-        Err(Error::Lost { .. })
-    );
+    assert_matches!(fence(&mut conn, &old).await, Err(Error::Lost { .. }));
     let data = table.set_data(&mut conn, &old, Some("a")).await;
     assert!(!data.unwrap());
     assert!(!leases.holds(&old).await.unwrap());
-    assert_matches!(
-        held.finish(Ok::<_, Error>(())).await,
-        Err(Error::Lost { .. })
-    );
+    assert_matches!(finish(held).await, Err(Error::Lost { .. }));
     // No call uses the late grant, so releasing the lease of the first call frees the key.
     assert!(table.release(&mut conn, &old).await.unwrap());
     assert_eq!(leases.list().await.unwrap(), []);

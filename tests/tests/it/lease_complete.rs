@@ -4,7 +4,8 @@
 use advisory_runtime::lease::{Error, Lease, Request, Table};
 use advisory_tests::bookings::{execute, run};
 use advisory_tests::leases::{
-    database, expire, key, leases_at, once, orphan, until_answered, until_over, until_renewed,
+    BRIEF, GENEROUS, HOUR, database, expire, fence, finish, key, leases_at, once, orphan,
+    until_free, until_over, until_renewed,
 };
 use advisory_tests::{Proxy, assert_matches};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -12,9 +13,6 @@ use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const GENEROUS: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
-const BRIEF: Duration = Duration::from_millis(20);
 const MOMENT: Duration = Duration::from_millis(1);
 
 fn rolled_back() -> Error {
@@ -54,8 +52,7 @@ async fn a_completed_key_is_kept_and_its_holder_can_do_no_more() {
     assert!(!table.release(&mut conn, &lease).await.unwrap());
     let of_a_write = diesel::select(lease.is_current());
     assert!(!of_a_write.get_result::<bool>(&mut conn).await.unwrap());
-    let fenced = conn.transaction(async |conn| lease.fence(conn).await);
-    assert!(matches!(fenced.await, Err(Error::Lost { .. })));
+    assert_matches!(fence(&mut conn, &lease).await, Err(Error::Lost { .. }));
     let error = once(&leases, key("k")).await.unwrap_err();
     assert!(error.is_done() && !error.is_held(), "{error:?}");
 }
@@ -81,31 +78,6 @@ async fn complete_needs_keep_a_transaction_and_a_current_lease() {
     orphan(db.url(), &table, key("k")).await;
     assert_matches!(refused(&mut conn, &lease).await, Error::Lost { .. });
     assert!(!lease.is_held());
-}
-
-/// The keeper asks how the transaction of `complete` has ended, and the body continues meanwhile.
-#[tokio::test]
-async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
-    let db = database().await;
-    let leases = leases_at(db.url(), 3);
-    for commits in [true, false] {
-        let request = key("k").keep(GENEROUS).renew(BRIEF);
-        let mut held = leases.acquire(request).await.unwrap();
-        let lease = held.lease().clone();
-        let mut conn = db.connect().await;
-        let body = async {
-            let ended = conn.transaction(async |conn| {
-                lease.complete(conn).await?;
-                until_answered(&db, "pg_xact_status").await;
-                if commits { Ok(()) } else { Err(rolled_back()) }
-            });
-            assert_eq!(ended.await.is_ok(), commits);
-        };
-        held.run(body).await.unwrap();
-        let finished = held.finish(Ok::<_, Error>(())).await;
-        assert_eq!(finished.is_ok(), commits, "{finished:?}");
-        db.run("DELETE FROM advisory_lease").await;
-    }
 }
 
 /// What happens after the transactions, before the body returns.
@@ -177,7 +149,7 @@ async fn an_ok_is_answered_by_how_the_transaction_of_complete_has_ended() {
             proxy.refuse_connections().await;
             proxy.cut_all();
         }
-        let finished = held.finish(Ok::<_, Error>(())).await;
+        let finished = finish(held).await;
         let said = match &finished {
             Ok(()) => "Ok",
             Err(Error::Lost { .. }) => "Lost",
@@ -215,7 +187,8 @@ async fn a_rollback_leaves_the_key_free_for_the_next_try() {
         }))
         .await
         .unwrap();
-    held.finish(failed).await.unwrap_err();
+    let failed = held.finish(failed).await;
+    assert_matches!(failed, Err(Error::Database(diesel::NotFound)));
     assert_eq!(leases.list().await.unwrap(), []);
     once(&leases, key("k")).await.unwrap();
 }
@@ -247,9 +220,7 @@ async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
                     };
                     let others = async {
                         // The state of the row as others see it.
-                        let left =
-                            "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
-                        db.until_none("the expiry", left).await;
+                        until_free(&db).await;
                         let error = once(&leases_at(db.url(), 1), key("k")).await;
                         assert!(error.unwrap_err().is_held());
                         execute(&mut other, "SELECT pg_advisory_unlock(8)").await
@@ -280,7 +251,7 @@ async fn a_body_is_dropped_if_complete_rolls_back_past_the_expiry() {
                 continue;
             }
             assert_eq!(ran.is_ok(), commits, "{ran:?}");
-            let finished = held.finish(Ok::<_, Error>(())).await;
+            let finished = finish(held).await;
             assert_eq!(finished.is_ok(), commits, "{finished:?}");
             let rows = leases.list().await.unwrap();
             assert_eq!(rows.iter().any(|row| row.is_done), commits, "{rows:?}");

@@ -4,25 +4,18 @@
 //! An immediate shutdown loses the part of the log that is only in memory. Commits that do not wait
 //! for the disk stay there for `wal_writer_delay`.
 
-use advisory_runtime::lease::{Error, Request, Table};
-use advisory_tests::bookings::{execute, run};
-use advisory_tests::leases::{key, leases_at, once, until_renewed};
-use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
-use diesel::dsl::sql;
-use diesel::sql_types::BigInt;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use advisory_runtime::lease::{Request, Table};
+use advisory_tests::bookings::execute;
+use advisory_tests::failover::{connect, number, primary};
+use advisory_tests::leases::{HOUR, finish, key, leases_at, once, until_renewed};
+use advisory_tests::statements::run;
+use advisory_tests::{OwnServer, Proxy};
 use std::collections::HashSet;
 use std::time::Duration;
 
-const HOUR: Duration = Duration::from_secs(3600);
-
 /// A server whose sessions do not wait for the disk, and whose log stays in memory for long.
 async fn forgetful() -> Option<OwnServer> {
-    if !owns_server() {
-        left_out("crash", "the server is not our own");
-        return None;
-    }
-    let server = OwnServer::start().await;
+    let server = primary().await?;
     let mut conn = connect(&server).await;
     for set in [
         "wal_writer_delay = '10s'",
@@ -32,26 +25,19 @@ async fn forgetful() -> Option<OwnServer> {
     ] {
         run(&mut conn, &format!("ALTER SYSTEM SET {set}")).await;
     }
-    Table::new().set_up(&mut conn).await.unwrap();
-    conn.batch_execute("CREATE TABLE counter AS SELECT 0::int8 AS n; CHECKPOINT")
-        .await
-        .unwrap();
+    run(
+        &mut conn,
+        "CREATE TABLE counter AS SELECT 0::int8 AS n; CHECKPOINT",
+    )
+    .await;
     drop(conn);
     crash(&server).await;
     Some(server)
 }
 
-async fn connect(server: &OwnServer) -> AsyncPgConnection {
-    AsyncPgConnection::establish(server.url()).await.unwrap()
-}
-
 async fn crash(server: &OwnServer) {
     server.stop("immediate").await;
     server.start_again().await;
-}
-
-async fn number(conn: &mut AsyncPgConnection, query: &str) -> i64 {
-    sql::<BigInt>(query).get_result(conn).await.unwrap()
 }
 
 /// The control: without the setting that leases force, a crash loses commits. Returns how many.
@@ -84,7 +70,7 @@ async fn no_token_is_issued_twice_when_the_server_crashes() {
             let held = leases.acquire(key("k").ttl(HOUR)).await.unwrap();
             let lease = held.lease().clone();
             assert!(tokens.insert(lease.token()), "{:?} twice", lease.token());
-            held.finish(Ok::<_, Error>(())).await.unwrap();
+            finish(held).await.unwrap();
             last = Some(lease);
         }
         let last = last.unwrap();

@@ -2,17 +2,16 @@
 
 use advisory_runtime::lease::{Error, Event, Leases, Request, Table, lead_until};
 use advisory_runtime::{Wait, advisory_lease, monitor};
-use advisory_tests::Proxy;
 use advisory_tests::bookings::run;
 use advisory_tests::futures::spawn;
-use advisory_tests::leases::{Pool, database, expire, key, leases_at, once, orphan, until_refused};
+use advisory_tests::leases::{
+    GENEROUS, HOUR, Pool, database, expire, finish, key, leases_at, once, orphan, until_refused,
+};
+use advisory_tests::{Proxy, assert_matches};
 use diesel::QueryResult;
 use diesel_async::AsyncConnection;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-const GENEROUS: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// However long the call would wait, and however soon the key is free again.
 #[tokio::test]
@@ -110,7 +109,7 @@ async fn on_held_and_on_done_are_distinguished() {
     let held = held.await.unwrap();
     assert_eq!(answer(1).await, "done later");
     assert_eq!(older(&pool, 1).await.unwrap(), 0);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     assert_eq!(answer(1).await, "done");
     assert_eq!(answer(1).await, "done before");
     // It is an error if the call does not say what to return, and can be found in Diesel's.
@@ -158,20 +157,16 @@ async fn without_the_server_only_a_keep_refuses_an_ok() {
         let held = leases.acquire(request).await.unwrap();
         proxy.refuse_connections().await;
         proxy.cut_all();
-        let ended = held.finish(Ok::<_, Error>(())).await;
-        match ended {
-            Ok(()) => assert!(keep.is_none()),
-            Err(error) => assert!(
-                keep.is_some()
-                    && matches!(
-                        error,
-                        Error::Lost {
-                            source: Some(_),
-                            ..
-                        }
-                    ),
-                "{error:?}"
+        let ended = finish(held).await;
+        match keep {
+            Some(_) => assert_matches!(
+                ended,
+                Err(Error::Lost {
+                    source: Some(_),
+                    ..
+                })
             ),
+            None => ended.unwrap(),
         }
     }
 }
@@ -183,7 +178,7 @@ async fn an_end_whose_answer_was_lost_is_found() {
     let held = leases_at(proxy.url(), 2).acquire(key("k").keep(HOUR)).await;
     let held = held.unwrap();
     proxy.cut_after_forwarding("SET is_kept");
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     let error = once(&leases_at(db.url(), 1), key("k")).await.unwrap_err();
     assert!(error.is_done(), "{error:?}");
 }

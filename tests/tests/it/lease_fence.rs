@@ -4,13 +4,15 @@
 use advisory_runtime::lease::{Error, FencingToken, Lease, Leases, Table};
 use advisory_tests::bookings::{execute, run};
 use advisory_tests::futures::spawn;
-use advisory_tests::leases::{database, expire, key, leases_at, once, orphan, until_renewed};
+use advisory_tests::leases::{
+    BRIEF, database, expire, fence, finish, key, leases_at, once, orphan, until_renewed,
+};
 use advisory_tests::settings::idle_bound;
 use advisory_tests::{Database, assert_matches};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::BigInt;
 use diesel::{ExpressionMethods, QueryDsl};
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
 diesel::table! {
@@ -23,7 +25,6 @@ diesel::table! {
 }
 
 const TTL: Duration = Duration::from_secs(60);
-const BRIEF: Duration = Duration::from_millis(20);
 
 async fn reports() -> Database {
     let db = database().await;
@@ -49,10 +50,6 @@ async fn publish(conn: &mut AsyncPgConnection, lease: &Lease, state: &str) -> us
         .unwrap()
 }
 
-async fn fenced(conn: &mut AsyncPgConnection, lease: &Lease) -> Result<(), Error> {
-    conn.transaction(async |conn| lease.fence(conn).await).await
-}
-
 #[tokio::test]
 async fn a_condition_among_others_lets_only_the_holder_write() {
     let db = reports().await;
@@ -67,9 +64,9 @@ async fn a_condition_among_others_lets_only_the_holder_write() {
     assert_eq!(state(&db).await, "first");
     assert_eq!(publish(&mut b, &new, "second").await, 1);
     assert_eq!(state(&db).await, "second");
-    assert_matches!(fenced(&mut a, &old).await, Err(Error::Lost { .. }));
+    assert_matches!(fence(&mut a, &old).await, Err(Error::Lost { .. }));
     assert!(!old.is_held());
-    fenced(&mut b, &new).await.unwrap();
+    fence(&mut b, &new).await.unwrap();
     assert_matches!(new.fence(&mut b).await, Err(Error::NotInTransaction { .. }));
 }
 
@@ -103,7 +100,7 @@ async fn renewals_pass_by_an_open_fenced_transaction() {
         });
         written.await.unwrap();
         assert!(lease.is_held());
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        finish(held).await.unwrap();
     }
     assert_eq!(state(&db).await, "longer");
 }
@@ -201,9 +198,7 @@ async fn a_fence_bounds_idle_time_by_the_lease_and_raises_no_bound() {
     // Every bound is long enough not to end the session of a slow client.
     let lease = orphan(db.url(), &Table::new(), key("k").ttl(TTL * 10)).await;
     for style in ["postgres", "postgres_verbose", "sql_standard", "iso_8601"] {
-        conn.batch_execute(&format!("SET intervalstyle = '{style}'"))
-            .await
-            .unwrap();
+        run(&mut conn, &format!("SET intervalstyle = '{style}'")).await;
         for (own, is_kept) in [
             ("0", false),
             ("20500ms", true),
@@ -214,7 +209,7 @@ async fn a_fence_bounds_idle_time_by_the_lease_and_raises_no_bound() {
             ("5d", false),
         ] {
             let set = format!("SET idle_in_transaction_session_timeout = '{own}'");
-            conn.batch_execute(&set).await.unwrap();
+            run(&mut conn, &set).await;
             let before = idle_bound(&mut conn).await;
             let bound = conn.transaction(async |conn| {
                 lease.fence(conn).await?;

@@ -1,47 +1,17 @@
 //! Leases that are renewed in the background: the guarantees for a body under one, and what is left
 //! when it ends.
 
-use advisory_runtime::lease::{Error, LeaseGuard, Leases, Request, Table};
+use advisory_runtime::lease::{Error, LeaseGuard, Leases, Request};
 use advisory_tests::bookings::execute;
 use advisory_tests::futures::spawn;
-use advisory_tests::leases::{Events, Pool, database, expire, key, leases_at, run_while_held};
+use advisory_tests::leases::{
+    Events, database, finish, key, leases_at, run_while_held, until_free,
+};
 use advisory_tests::monitor::until_waiters;
 use advisory_tests::{Database, assert_matches, pid_of};
 use std::future::pending;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::timeout;
-
-async fn until_held(db: &Database, count: i64) {
-    let other = format!(
-        "SELECT n FROM (SELECT count(*) AS n FROM advisory_lease \
-         WHERE expires_at > pg_catalog.clock_timestamp()) AS held WHERE n <> {count}"
-    );
-    let claim = format!("{count} leases");
-    db.until_none(&claim, &other).await;
-}
-
-fn told(leases: Leases<Pool>) -> (Leases<Pool>, Events) {
-    let events = Events::default();
-    (leases.observe(events.observer()), events)
-}
-
-#[tokio::test]
-async fn a_finished_lease_is_free_when_finish_returns() {
-    let db = database().await;
-    let (leases, events) = told(leases_at(db.url(), 1));
-    let mut held = leases.acquire(key("k")).await.unwrap();
-    let token = held.lease().token();
-    // The only connection is available to the body.
-    let found = held
-        .run(async { leases.list().await.unwrap() })
-        .await
-        .unwrap();
-    assert_eq!(found[0].token, token);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
-    assert_eq!(leases.list().await.unwrap(), []);
-    assert_eq!(events.names(), ["Acquired", "Ended"]);
-}
 
 #[tokio::test]
 async fn an_answered_connection_goes_back_to_its_pool() {
@@ -52,28 +22,8 @@ async fn an_answered_connection_goes_back_to_its_pool() {
     let first = pid().await;
     let held = leases.acquire(key("k")).await.unwrap();
     assert_eq!(pid().await, first);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     assert_eq!(pid().await, first);
-}
-
-#[tokio::test]
-async fn after_an_error_the_key_is_free_and_after_an_ok_it_is_done() {
-    let db = database().await;
-    let leases = leases_at(db.url(), 1).table(Table::new().with_text());
-    let hour = Duration::from_secs(3600);
-    let request = || key("k").keep(hour);
-    let held = leases.acquire(request()).await.unwrap();
-    let failed: Result<(), Error> = held.finish(Err(Error::Database(diesel::NotFound))).await;
-    assert!(matches!(failed, Err(Error::Database(diesel::NotFound))));
-    assert_eq!(leases.list().await.unwrap(), []);
-    let held = leases.acquire(request()).await.unwrap();
-    let lease = held.lease().clone();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
-    assert!(!lease.is_held());
-    let rows = leases.list().await.unwrap();
-    assert!(rows[0].is_done && rows[0].remaining > hour / 2, "{rows:?}");
-    assert_eq!(rows[0].key, None, "the text is erased");
-    assert!(leases.acquire(request()).await.unwrap_err().is_done());
 }
 
 #[tokio::test]
@@ -81,7 +31,7 @@ async fn a_drop_and_a_panic_release() {
     let db = database().await;
     let leases = leases_at(db.url(), 2);
     drop(leases.acquire(key("k")).await.unwrap());
-    until_held(&db, 0).await;
+    until_free(&db).await;
     let panicked = spawn({
         let leases = leases.clone();
         async move {
@@ -90,14 +40,15 @@ async fn a_drop_and_a_panic_release() {
         }
     });
     panicked.await.unwrap_err();
-    until_held(&db, 0).await;
+    until_free(&db).await;
 }
 
 /// The grant waits at the server when its caller is dropped.
 #[tokio::test]
 async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
     let db = database().await;
-    let (leases, events) = told(leases_at(db.url(), 1));
+    let events = Events::default();
+    let leases = leases_at(db.url(), 1).observe(events.observer());
     let mut other = db.connect().await;
     execute(&mut other, "BEGIN").await.unwrap();
     let lock = "LOCK TABLE advisory_lease IN ACCESS EXCLUSIVE MODE";
@@ -112,7 +63,7 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
     call.await.unwrap_err();
     execute(&mut other, "COMMIT").await.unwrap();
     db.until_some("a grant", "SELECT FROM advisory_lease").await;
-    until_held(&db, 0).await;
+    until_free(&db).await;
     // The observer is called after the row is free.
     events.until("Ended").await;
     assert_eq!(events.names(), ["Acquired", "Ended"]);
@@ -123,7 +74,8 @@ async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
     let db = database().await;
     // A release without an answer would close the connection.
     let pool = Database::unchecked_deadpool_at(db.url());
-    let (leases, events) = told(Leases::new(pool.clone()));
+    let events = Events::default();
+    let leases = Leases::new(pool.clone()).observe(events.observer());
     // This test is about time. The ttl is longer than a busy machine is suspended.
     let ttl = Duration::from_secs(5);
     let request = key("k").ttl(ttl).renew(Duration::from_millis(200));
@@ -136,40 +88,10 @@ async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
         db.until_some("renewals", long).await;
     };
     held.run(body).await.unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     assert!(events.count("Renewed") >= 3, "{events:?}");
+    assert_eq!(events.names().last().unwrap(), "Ended", "{events:?}");
     assert_eq!(pool.status().size, 1);
-}
-
-#[tokio::test]
-async fn a_lease_that_was_taken_away_drops_its_body() {
-    let db = database().await;
-    let (leases, events) = told(leases_at(db.url(), 1));
-    let request = key("k")
-        .ttl(Duration::from_secs(30))
-        .renew(Duration::from_millis(20));
-    let mut held = leases.acquire(request).await.unwrap();
-    let started = Notify::new();
-    let (result, ()) = tokio::join!(
-        held.run(async {
-            started.notify_one();
-            pending::<()>().await;
-        }),
-        async {
-            started.notified().await;
-            expire(&db).await;
-        }
-    );
-    assert_matches!(result, Err(Error::Lost { .. }));
-    assert!(!held.lease().is_held());
-    assert_matches!(
-        held.finish(Ok::<_, Error>(())).await,
-        Err(Error::Lost { .. })
-    );
-    // Its release may be tried all the same, and on a busy machine without an answer.
-    let mut events = events.names();
-    events.retain(|event| event != "EndFailed");
-    assert_eq!(events.last().unwrap(), "Lost", "{events:?}");
 }
 
 #[tokio::test]
@@ -217,9 +139,9 @@ async fn a_grant_without_a_caller_is_released() {
     );
     assert!(waiting.await.is_err());
     drop(other);
-    until_held(&db, 0).await;
+    until_free(&db).await;
     let held = leases.acquire(Request::text("k")).await.unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
 }
 
 #[tokio::test]

@@ -4,12 +4,12 @@
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{self, Error, Lease, Leases, Request, Source};
 use advisory_tests::futures::spawn;
-use advisory_tests::leases::{Pool, Role, database, expire, leases_at};
+use advisory_tests::leases::{Role, database, expire, fence, leases_at};
 use advisory_tests::monitor::until_waiters;
 use advisory_tests::pauses::pause;
 use advisory_tests::statements::run;
 use advisory_tests::{Database, assert_matches};
-use diesel_async::{AsyncConnection, SimpleAsyncConnection};
+use diesel_async::SimpleAsyncConnection;
 use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
@@ -59,16 +59,12 @@ impl Candidate {
     }
 }
 
-fn pool(db: &Database) -> Pool {
-    db.deadpool(2)
-}
-
 #[tokio::test]
-async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
+async fn the_next_one_leads_when_the_leader_is_lost_and_a_shutdown_resigns() {
     let db = database().await;
-    let mut first = Candidate::start(pool(&db));
+    let mut first = Candidate::start(db.deadpool(2));
     let old = first.term().await;
-    let mut second = Candidate::start(pool(&db));
+    let mut second = Candidate::start(db.deadpool(2));
     // Removed by hand: the body is dropped, and both campaign.
     expire(&db).await;
     old.lost().await;
@@ -88,29 +84,15 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
         }
     }
     let mut conn = db.connect().await;
-    let late = conn.transaction(async |conn| old.fence(conn).await);
-    assert!(matches!(late.await, Err(Error::Lost { .. })));
+    assert_matches!(fence(&mut conn, &old).await, Err(Error::Lost { .. }));
     // The leader resigns, and reports when the key is free.
     first.stop().await;
     second.stop().await;
-    assert_eq!(Leases::new(pool(&db)).list().await.unwrap(), []);
-}
-
-#[tokio::test]
-async fn a_shutdown_gives_the_leadership_up_at_once() {
-    let db = database().await;
-    let mut leader = Candidate::start(pool(&db));
-    let term = leader.term().await;
-    leader.stop().await;
-    term.lost().await;
-    // Not only after the ttl: nothing waits here.
-    let held = Leases::new(pool(&db))
-        .acquire(campaign().wait(Wait::Never))
-        .await;
-    assert!(held.unwrap().lease().token() > term.token());
+    let leases = Leases::new(db.deadpool(2));
+    assert_eq!(leases.list().await.unwrap(), []);
     // A candidate has nothing to give up.
-    let busy = Leases::new(pool(&db)).acquire(campaign()).await.unwrap();
-    Candidate::start(pool(&db)).stop().await;
+    let busy = leases.acquire(campaign().wait(Wait::Never)).await.unwrap();
+    Candidate::start(db.deadpool(2)).stop().await;
     drop(busy);
 }
 
@@ -119,14 +101,14 @@ async fn a_shutdown_gives_up_what_is_being_granted() {
     let db = database().await;
     let mut other = db.connect().await;
     run(&mut other, "BEGIN; LOCK TABLE advisory_lease").await;
-    let candidate = Candidate::start(pool(&db));
+    let candidate = Candidate::start(db.deadpool(2));
     until_waiters(&db, 1).await;
     let mut stopped = std::pin::pin!(candidate.stop());
     let early = tokio::time::timeout(Duration::from_millis(300), &mut stopped);
     assert!(early.await.is_err(), "the grant is under way");
     other.batch_execute("ROLLBACK").await.unwrap();
     stopped.await;
-    assert_eq!(Leases::new(pool(&db)).list().await.unwrap(), []);
+    assert_eq!(Leases::new(db.deadpool(2)).list().await.unwrap(), []);
 }
 
 /// The table is locked for longer than the candidates wait for it.
@@ -201,7 +183,7 @@ async fn a_campaign_without_the_rights_ends() {
 #[tokio::test]
 async fn a_body_that_returns_resigns_and_its_error_ends_the_campaign() {
     let db = database().await;
-    let pool = pool(&db);
+    let pool = db.deadpool(2);
     let tokens = std::sync::Mutex::new(Vec::new());
     let request = campaign().ttl(Duration::from_millis(300));
     let ended: Result<Infallible, Error> = lease::lead(&pool, request, async |term| {
@@ -222,22 +204,4 @@ async fn a_body_that_returns_resigns_and_its_error_ends_the_campaign() {
     let ended: Result<Infallible, Error> =
         lease::lead(&empty.deadpool(1), campaign(), async |_| Ok(())).await;
     assert_matches!(ended, Err(Error::MissingTable { .. }));
-}
-
-#[tokio::test]
-async fn leases_in_memory_have_leaders_too() {
-    tokio::time::pause();
-    let leases = Leases::in_memory();
-    let (mut first, mut second) = (
-        Candidate::start(leases.clone()),
-        Candidate::start(leases.clone()),
-    );
-    let old = tokio::select! {
-        term = first.term() => term,
-        term = second.term() => term,
-    };
-    first.stop().await;
-    second.stop().await;
-    assert!(!old.is_held());
-    assert_eq!(leases.list().await.unwrap(), []);
 }

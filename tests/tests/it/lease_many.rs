@@ -2,7 +2,9 @@
 //! that want one key.
 
 use advisory_runtime::lease::{Error, LeaseGuard, Leases};
-use advisory_tests::leases::{Pool, database, expire, in_transaction, key, leases_at, once};
+use advisory_tests::leases::{
+    GENEROUS, Pool, database, expire, finish, in_transaction, key, leases_at, once,
+};
 use advisory_tests::pauses::pause;
 use advisory_tests::{Database, Proxy};
 use diesel::dsl::sql;
@@ -15,7 +17,6 @@ use tokio::task::JoinSet;
 
 const LEASES: u32 = 300;
 const EVERY: Duration = Duration::from_secs(6);
-const GENEROUS: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
@@ -67,7 +68,7 @@ async fn hundreds_of_leases_cost_a_few_statements_for_each_interval() {
     }
     assert_eq!(lost(), 1);
     for guard in held {
-        drop(guard.finish(Ok::<_, Error>(())).await);
+        drop(finish(guard).await);
     }
 }
 
@@ -118,7 +119,7 @@ async fn one_of_fifty_gets_the_key_each_round_with_the_largest_token() {
             if number % 2 == 0 {
                 expire(&db).await;
             }
-            winner.finish(Ok::<_, Error>(())).await.unwrap();
+            finish(winner).await.unwrap();
         }
         eprintln!("{level}: {ROUNDS} rounds in {:.1?}", since.elapsed());
         assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 1);

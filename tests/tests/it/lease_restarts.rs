@@ -2,11 +2,9 @@
 //! never two at once.
 
 use advisory_runtime::lease::{Error, Event, FencingToken, Leases, Request};
+use advisory_tests::Proxy;
 use advisory_tests::failover::primary;
-use advisory_tests::leases::{NEAR, database, key};
-use advisory_tests::{Database, Proxy};
-use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::deadpool::Pool;
+use advisory_tests::leases::{NEAR, Pool, database, finish, key, leases_at};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,12 +33,7 @@ async fn look(run: usize, runs: &Runs, mut stop: watch::Receiver<bool>, at_most:
 }
 
 /// Acquires the lease whenever it can, and runs a body under it for as long as it may.
-async fn contend(
-    leases: Leases<Pool<AsyncPgConnection>>,
-    ttl: Duration,
-    runs: Runs,
-    stop: watch::Receiver<bool>,
-) {
+async fn contend(leases: Leases<Pool>, ttl: Duration, runs: Runs, stop: watch::Receiver<bool>) {
     let mut pause = interval(Duration::from_millis(5));
     while !*stop.borrow() {
         let request = key("k").ttl(ttl).renew(ttl / 6);
@@ -83,7 +76,7 @@ async fn no_two_hold_a_key_while_the_server_restarts_repeatedly() {
     let (stop, stopping) = watch::channel(false);
     let mut contenders = JoinSet::new();
     for _ in 0..4 {
-        let leases = Leases::new(Database::deadpool_at(server.url(), 2));
+        let leases = leases_at(server.url(), 2);
         let ttl = Duration::from_millis(600);
         contenders.spawn(contend(leases, ttl, Arc::clone(&runs), stopping.clone()));
     }
@@ -120,7 +113,7 @@ async fn a_body_outlives_a_restart_shorter_than_its_ttl_and_no_other() {
     let Some(server) = primary().await else {
         return;
     };
-    let leases = Leases::new(Database::deadpool_at(server.url(), 2));
+    let leases = leases_at(server.url(), 2);
     let request = |text: &str, ttl| Request::text(text).ttl(ttl).renew(ttl / 20);
     let mut long = leases
         .acquire(request("long", Duration::from_secs(30)))
@@ -137,7 +130,7 @@ async fn a_body_outlives_a_restart_shorter_than_its_ttl_and_no_other() {
         }
     });
     outlasted.await.unwrap();
-    long.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(long).await.unwrap();
     assert_eq!(leases.list().await.unwrap(), []);
 
     let ttl = Duration::from_secs(5);
@@ -176,7 +169,7 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
     let (renewed, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     // After each renewal that succeeded the connection is cut, before or after the server has
     // executed the next one.
-    let leases = Leases::new(Database::deadpool_at(proxy.url(), 2)).observe({
+    let leases = leases_at(proxy.url(), 2).observe({
         let (renewed, failed) = (Arc::clone(&renewed), Arc::clone(&failed));
         let proxy = Arc::clone(&proxy);
         move |event: Event<'_>| match event {
@@ -200,11 +193,7 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
         assert_eq!(db.count(longer).await, 1);
     };
     held.run(body).await.unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
-    let (renewed, failed) = (
-        renewed.load(Ordering::Relaxed),
-        failed.load(Ordering::Relaxed),
-    );
-    eprintln!("{renewed} renewals came through, each behind a cut; {failed} did not at once");
+    finish(held).await.unwrap();
+    eprintln!("{renewed:?} renewals came through, each behind a cut; {failed:?} did not at once");
     assert_eq!(leases.list().await.unwrap(), []);
 }

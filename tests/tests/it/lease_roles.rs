@@ -3,19 +3,18 @@
 
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::bookings::{execute, run};
+use advisory_tests::failover::{connect, primary};
 use advisory_tests::futures::spawn;
 use advisory_tests::leases::{
-    Events, Pool, Role, database, expire, in_transaction, key, leases_at, once, until_renewed,
+    BRIEF, Events, Pool, Role, database, expire, fence, finish, in_transaction, key, leases_at,
+    once, until_renewed,
 };
-use advisory_tests::{
-    BACKSLASH_ESCAPES, Database, OwnServer, assert_matches, left_out, owns_server,
-};
+use advisory_tests::{BACKSLASH_ESCAPES, Database, assert_matches};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(60);
-const BRIEF: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_secs(30);
 
 /// Everything that a program does with leases, on connections of this pool.
@@ -34,12 +33,12 @@ async fn everything(pool: &Pool) {
         let row = table.find(&mut conn, Request::text("k")).await;
         let row = row.unwrap().unwrap();
         assert_eq!((row.token, row.key.as_deref()), (lease.token(), Some("k")));
-        let fenced = conn.transaction(async |conn| lease.fence(conn).await);
-        fenced.await.unwrap();
+        fence(&mut conn, lease).await.unwrap();
         drop(conn);
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        finish(held).await.unwrap();
     }
-    assert!(leases.list().await.unwrap()[0].is_done);
+    let done = leases.list().await.unwrap().remove(0);
+    assert!(done.is_done && done.key.is_none(), "its text is erased");
 }
 
 #[tokio::test]
@@ -64,7 +63,7 @@ async fn a_test_transactions_lease_is_renewed_on_its_only_connection() {
         execute(&mut conn, "SELECT pg_sleep(0.3)").await.unwrap();
     };
     held.run(body).await.unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     assert_eq!(leases.list().await.unwrap(), []);
     assert_eq!(pool.status().size, 1);
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
@@ -107,7 +106,7 @@ async fn what_a_transaction_could_undo_is_refused_inside_one() {
     // A statement that only reads is not refused.
     assert!(inside.holds(lease).await.unwrap());
     assert!(lease.is_held());
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
 }
 
 #[tokio::test]
@@ -174,17 +173,14 @@ async fn a_read_only_role_gets_an_error_that_says_so() {
 
 #[tokio::test]
 async fn a_standby_grants_and_renews_no_lease_and_shows_them() {
-    if !owns_server() {
-        return left_out("standby", "the server is not our own");
-    }
-    let server = OwnServer::start().await;
-    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let Some(server) = primary().await else {
+        return;
+    };
     let (table, events) = (Table::new(), Events::default());
-    table.set_up(&mut conn).await.unwrap();
     let leases = leases_at(server.url(), 1).observe(events.observer());
     let held = leases.acquire(key("k").renew(BRIEF)).await.unwrap();
     server.become_standby().await;
-    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let mut conn = connect(&server).await;
     let lease = held.lease();
     events.until("RenewalFailed").await;
     assert!(lease.is_held());
@@ -235,5 +231,5 @@ async fn bounds_beyond_all_time_are_none() {
         .wait(Duration::MAX);
     let mut held = leases.acquire(request).await.unwrap();
     held.run(async {}).await.unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
 }

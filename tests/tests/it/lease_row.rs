@@ -3,13 +3,12 @@
 
 use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_runtime::monitor::{self, Names};
-use advisory_tests::bookings::{execute, in_transaction, run};
 use advisory_tests::leases::{
-    database, key, leases_at, once, orphan, run_while_held, until_answered, until_over,
-    until_renewed,
+    database, fence, finish, key, leases_at, once, orphan, run_while_held, until_answered,
+    until_over, until_renewed,
 };
+use advisory_tests::statements::run;
 use advisory_tests::{Database, assert_matches};
-use diesel_async::SimpleAsyncConnection;
 use std::time::Duration;
 
 const HERE: &str = "10.0.0.7:8080";
@@ -66,12 +65,8 @@ async fn data_that_the_table_cannot_take_is_refused() {
     let table = Table::new();
     let lease = orphan(db.url(), &table, key("k")).await;
     let longest = "é".repeat(512);
-    assert!(
-        table
-            .set_data(&mut conn, &lease, Some(&longest))
-            .await
-            .unwrap()
-    );
+    let set = table.set_data(&mut conn, &lease, Some(&longest)).await;
+    assert!(set.unwrap());
     for data in ["é".repeat(512) + "x", "a\0b".to_owned()] {
         let set = table.set_data(&mut conn, &lease, Some(&data)).await;
         assert_matches!(set, Err(Error::Invalid { .. }));
@@ -82,6 +77,7 @@ async fn data_that_the_table_cannot_take_is_refused() {
 }
 
 const TTL: Duration = Duration::from_secs(60);
+const LOCK_ROWS: &str = "BEGIN; SELECT FROM advisory_lease FOR UPDATE";
 
 #[tokio::test]
 async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
@@ -94,10 +90,7 @@ async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
     run(&mut pool.get().await.unwrap(), "SET lock_timeout = '10s'").await;
     let leases = Leases::new(pool);
     let mut admin = db.connect().await;
-    admin
-        .batch_execute("BEGIN; SELECT FROM advisory_lease FOR UPDATE")
-        .await
-        .unwrap();
+    run(&mut admin, LOCK_ROWS).await;
     assert_matches!(once(&leases, key("k")).await, Err(Error::Held { .. }));
     once(&leases, key("other")).await.unwrap();
     // A renewal does not wait: the lease is held as before.
@@ -105,9 +98,9 @@ async fn a_row_locked_by_hand_delays_renewals_only_and_grants_nothing() {
     assert!(lease.is_held() && lease.remaining() <= TTL);
     // It expires while the lock is held: nobody takes it over, and its renewal notices.
     let expire = "UPDATE advisory_lease SET expires_at = clock_timestamp() WHERE expires_at > clock_timestamp()";
-    execute(&mut admin, expire).await.unwrap();
+    run(&mut admin, expire).await;
     assert_matches!(once(&leases, key("k")).await, Err(Error::Held { .. }));
-    admin.batch_execute("COMMIT").await.unwrap();
+    run(&mut admin, "COMMIT").await;
     until_over(lease).await;
     assert!(once(&leases, key("k")).await.unwrap() > lease.token());
 }
@@ -122,10 +115,7 @@ async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
     let mut held = leases.acquire(request).await.unwrap();
     let lease = held.lease().clone();
     let lost = held.run(async {
-        other
-            .batch_execute("BEGIN; SELECT FROM advisory_lease FOR UPDATE")
-            .await
-            .unwrap();
+        run(&mut other, LOCK_ROWS).await;
         run_while_held(&db, &lease).await;
     });
     assert_matches!(lost.await, Err(Error::Lost { .. }));
@@ -136,7 +126,7 @@ async fn a_body_is_dropped_before_the_expiry_if_its_row_stays_locked() {
     db.until_none("the end of its renewals", renewals).await;
     let error = once(&leases, key("k")).await.unwrap_err();
     assert!(error.is_held(), "{error:?}");
-    other.batch_execute("COMMIT").await.unwrap();
+    run(&mut other, "COMMIT").await;
     // A renewal that waited for the row may still succeed, although its answer is not read. The
     // rest is for a busy machine.
     let next = once(&leases, Request::text("k").wait(ttl + TTL)).await;
@@ -184,20 +174,12 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
             rows[0].age() > Duration::ZERO && rows[1].age() < Duration::from_secs(60),
             "{far}: {rows:?}"
         );
-        let blocking = advisory_runtime::blocking::monitor::leases(
-            &mut db.establish(),
-            &table,
-            &Names::none(),
-        );
-        assert_eq!(blocking.unwrap().len(), 2, "{far}");
 
         // It still belongs to its holder.
-        let fenced: Result<(), Error> =
-            in_transaction(&mut conn, async |conn| lease.fence(conn).await).await;
-        fenced.unwrap();
+        fence(&mut conn, &lease).await.unwrap();
         until_renewed(&lease).await;
         for held in [held, other] {
-            held.finish(Ok::<_, Error>(())).await.unwrap();
+            finish(held).await.unwrap();
         }
     }
 }

@@ -1,18 +1,16 @@
 //! What leases send is plain SQL that means the same when it is qualified, and names nothing that a
 //! `search_path` could replace.
 
-use advisory_runtime::lease::{Error, Leases, Table};
+use advisory_runtime::lease::{Leases, Table};
 use advisory_runtime::{Pool, monitor};
 use advisory_tests::bookings::in_transaction;
-use advisory_tests::leases::{database, expire, key};
+use advisory_tests::leases::{HOUR, database, expire, finish, key, once};
 use advisory_tests::monitor::until_waiters;
 use advisory_tests::pauses::pause;
 use advisory_tests::statements::{Sent, assert_qualified, prepared};
 use advisory_tests::{Database, Proxy};
 use diesel_async::RunQueryDsl;
 use std::time::Duration;
-
-const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
 async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
@@ -21,8 +19,7 @@ async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
     let pool = Database::deadpool_at(proxy.url(), 1);
     let (leases, table) = (Leases::new(pool.clone()), Table::new());
     // Behind a row, so that the sequence is moved.
-    let guard = leases.acquire(key("k")).await.unwrap();
-    guard.finish(Ok::<_, Error>(())).await.unwrap();
+    once(&leases, key("k")).await.unwrap();
     db.run("UPDATE advisory_lease SET token = token + 70").await;
     // A renewal whose answer is late by an eighth of this closes the connection, with its
     // statements.
@@ -30,13 +27,7 @@ async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
     let mut guard = leases.acquire(renewed).await.unwrap();
     let lease = guard.lease().clone();
     // A row that is being removed.
-    leases
-        .acquire(key("swept"))
-        .await
-        .unwrap()
-        .finish(Ok::<_, Error>(()))
-        .await
-        .unwrap();
+    once(&leases, key("swept")).await.unwrap();
     db.run("BEGIN; DELETE FROM advisory_lease WHERE expires_at < now()")
         .await;
     let (swept, ()) = tokio::join!(leases.acquire(key("swept")), async {
@@ -48,16 +39,9 @@ async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
         let mut conn = Pool::connection(&pool).await.unwrap();
         let conn = &mut conn;
         let row = table.find(conn, key("swept")).await.unwrap().unwrap();
-        let taken = table
-            .take_over(conn, key("swept"), row.token)
-            .await
-            .unwrap();
-        assert!(
-            table
-                .set_data(conn, &taken.unwrap(), Some("here"))
-                .await
-                .unwrap()
-        );
+        let taken = table.take_over(conn, key("swept"), row.token).await;
+        let taken = taken.unwrap().expect("its token is current");
+        assert!(table.set_data(conn, &taken, Some("here")).await.unwrap());
         let row = table.find(conn, key("swept")).await.unwrap().unwrap();
         assert!(table.free(conn, &row).await.unwrap());
         assert_eq!(table.list(conn).await.unwrap().len(), 1);
@@ -82,14 +66,14 @@ async fn statements_of_leases_mean_the_same_when_they_are_qualified() {
         }
     });
     waited.await.unwrap();
-    guard.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(guard).await.unwrap();
     drop(swept);
     expire(&db).await;
     let mut sweeps = 0;
     while sweeps == 0 {
         let guard = leases.acquire(key("k").keep(HOUR)).await.unwrap();
         assert!(leases.holds(guard.lease()).await.unwrap());
-        guard.finish(Ok::<_, Error>(())).await.unwrap();
+        finish(guard).await.unwrap();
         expire(&db).await;
         let mut conn = Pool::connection(&pool).await.unwrap();
         let sent = prepared(&mut conn, "advisory_lease").await;

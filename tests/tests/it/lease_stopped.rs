@@ -6,7 +6,7 @@
 use advisory_runtime::lease::{Error, Lease, Leases, Table};
 use advisory_tests::Database;
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{database, key, leases_at, orphan};
+use advisory_tests::leases::{GENEROUS, database, finish, key, leases_at, orphan, until_free};
 use advisory_tests::player::{Player, ROLE, URL};
 use diesel::ExpressionMethods;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
@@ -22,7 +22,6 @@ diesel::table! {
 
 /// Longer than a busy machine is suspended, but short: each test waits for the expiry.
 const TTL: Duration = Duration::from_secs(4);
-const GENEROUS: Duration = Duration::from_secs(60);
 
 /// The messages of the processes, with the server's time.
 async fn stage() -> Database {
@@ -44,11 +43,6 @@ async fn say(conn: &mut AsyncPgConnection, what: &str) {
 async fn until_said(db: &Database, what: &str) {
     let said = format!("SELECT FROM said WHERE what LIKE '{what}'");
     db.until_some(what, &said).await;
-}
-
-async fn until_expired(db: &Database) {
-    let left = "SELECT expires_at - clock_timestamp() FROM advisory_lease WHERE expires_at > clock_timestamp()";
-    db.until_none("the expiry", left).await;
 }
 
 /// The token of the last grant, and its expiry in microseconds, even if it has passed.
@@ -96,7 +90,7 @@ async fn the_process_that_holds() {
         .set(written::what.eq("by condition"));
     let changed = update.execute(&mut conn).await.unwrap();
     say(&mut conn, &format!("condition: {changed}")).await;
-    let ended = held.finish(Ok::<_, Error>(())).await;
+    let ended = finish(held).await;
     say(&mut conn, &format!("finish: {ended:?}")).await;
 }
 
@@ -163,7 +157,7 @@ async fn a_holder_stopped_past_its_expiry_is_refused_and_dropped() {
         player.stop();
         // Statements that it has sent are still executed.
         db.until_quiet().await;
-        until_expired(&db).await;
+        until_free(&db).await;
         let table = Table::new();
         let mut taken = None;
         if is_taken {

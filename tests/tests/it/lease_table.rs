@@ -2,7 +2,9 @@
 
 use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Error, Request, Table};
 use advisory_tests::bookings::{execute, run};
-use advisory_tests::leases::{FIRST, database, key, leases_at, once, orphan, until_renewed};
+use advisory_tests::leases::{
+    FIRST, database, fence, finish, key, leases_at, once, orphan, until_renewed,
+};
 use advisory_tests::{Database, assert_matches};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -44,17 +46,19 @@ async fn the_migration_goes_up_and_down_and_up_again() {
 #[tokio::test]
 async fn tables_of_other_names_are_key_spaces_of_their_own() {
     let db = database().await;
-    db.run("CREATE SCHEMA locks; CREATE SCHEMA \"select\"")
+    db.run("CREATE SCHEMA locks; CREATE SCHEMA _1; CREATE SCHEMA \"select\"")
         .await;
-    let longest = "x".repeat(48);
+    let longest = format!("locks.{}", "x".repeat(48));
     let mut conn = db.connect().await;
-    for name in ["app_lease", "locks.advisory_lease", "select.table", "_1.x"] {
-        if name == "_1.x" {
-            db.run("CREATE SCHEMA _1").await;
-        }
+    for name in [
+        "app_lease",
+        "locks.advisory_lease",
+        "select.table",
+        "_1.x",
+        &longest,
+    ] {
         its_own(&db, &mut conn, name).await;
     }
-    its_own(&db, &mut conn, &format!("locks.{longest}")).await;
 }
 
 async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
@@ -72,10 +76,8 @@ async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
     let elsewhere = Table::new().find(conn, Request::text("k")).await;
     assert_eq!(elsewhere.unwrap(), None);
     until_renewed(&lease).await;
-    conn.transaction(async |conn| lease.fence(conn).await)
-        .await
-        .unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    fence(conn, &lease).await.unwrap();
+    finish(held).await.unwrap();
     let quoted = name.replace('.', "\".\"");
     let deleted = execute(conn, &format!("DELETE FROM \"{quoted}\"")).await;
     deleted.unwrap();
@@ -93,29 +95,14 @@ async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
 #[tokio::test]
 async fn an_invalid_name_is_refused() {
     let long = "x".repeat(49);
-    for wrong in [
-        "",
-        ".",
-        "a.",
-        ".a",
-        "a.b.c",
-        "1a",
-        "A",
-        "a b",
-        "a-b",
-        "a\"b",
-        "a'b",
-        "é",
-        "a;",
-        "a\0",
+    let schema = format!("{long}.a");
+    let short = [
+        "", ".", "a.", ".a", "a.b.c", "1a", "A", "a b", "a-b", "a\"b", "a'b", "é", "a;", "a\0",
         "a. b",
-        &long,
-        &format!("{long}.a"),
-    ] {
-        assert_matches!(
-            Table::new().named(wrong).expect_err(wrong),
-            Error::InvalidTable { .. }
-        );
+    ];
+    for wrong in short.into_iter().chain([&*long, &*schema]) {
+        let error = Table::new().named(wrong).expect_err(wrong);
+        assert_matches!(error, Error::InvalidTable { .. });
     }
     for wrong in ["x".repeat(256), "a\0".to_owned()] {
         let error = Table::new().held_by(wrong).unwrap_err();

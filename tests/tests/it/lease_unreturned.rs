@@ -3,7 +3,7 @@
 
 use advisory_runtime::lease::{Error, Leases, Request};
 use advisory_tests::bookings::execute;
-use advisory_tests::leases::{Pool, database, key, leases_at, once};
+use advisory_tests::leases::{GENEROUS, Pool, database, finish, key, leases_at, once};
 use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_matches};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 const TTL: Duration = Duration::from_secs(1);
 /// The page's bound is ten seconds after `complete`; the rest is for a busy machine.
 const BOUND: Duration = Duration::from_secs(20);
-const GENEROUS: Duration = Duration::from_secs(60);
 
 /// Delays a commit until `pg_advisory_unlock(7)`.
 const HOLD_UP: &str = "CREATE TABLE work (what text);
@@ -118,7 +117,7 @@ async fn a_body_that_continues_after_complete_is_dropped_in_time() {
     let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
     assert_matches!(ran.expect("it goes on"), Err(Error::CommitUnknown { .. }));
     assert!(since.elapsed() < BOUND, "{:?}", since.elapsed());
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await.unwrap();
     assert!(leases.list().await.unwrap()[0].is_done);
 }
 

@@ -6,7 +6,7 @@ use advisory_runtime::claim::{self, End, State};
 use advisory_runtime::lease::{self, Error, Leases, Request, Table};
 use advisory_runtime::{Pool as _, Wait, xact};
 use advisory_tests::futures::spawn;
-use advisory_tests::leases::{Pool, database, expire, key, once, until_over, until_renewed};
+use advisory_tests::leases::{Pool, database, expire, fence, key, once, until_over, until_renewed};
 use advisory_tests::poolers::tracking_bouncer;
 use advisory_tests::{Bouncer, Database, assert_matches};
 use diesel::prelude::*;
@@ -62,8 +62,8 @@ async fn leases_work_behind_a_pooler() {
     assert!(new.lease().token() > old.lease().token());
     {
         let mut conn = pool.get().await.unwrap();
-        let late = conn.transaction(async |conn| old.lease().fence(conn).await);
-        assert!(matches!(late.await, Err(Error::Lost { .. })));
+        let late = fence(&mut conn, old.lease()).await;
+        assert_matches!(late, Err(Error::Lost { .. }));
         let done = conn.transaction(async |conn| {
             new.lease().fence(conn).await?;
             new.lease().complete(conn).await

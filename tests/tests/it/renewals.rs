@@ -4,7 +4,7 @@
 use crate::sync_job::{self, SCHEMA, brief, jobs, sync_jobs};
 use advisory_runtime::claim::{self, Claim, Claimed, Event};
 use advisory_runtime::lease::{self, Error, Leases, Request};
-use advisory_tests::leases::{database, key};
+use advisory_tests::leases::{database, key, until_renewed};
 use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_matches, pid_of};
 use diesel::prelude::*;
@@ -92,7 +92,7 @@ async fn an_end_that_waits_holds_up_no_renewal() {
     db.until_some("an end that waits", WAITING).await;
     let end = db.count(WAITING).await;
     for _ in 0..3 {
-        until_renewed(&db, held.lease().token().get()).await;
+        until_renewed(held.lease()).await;
     }
     assert_eq!(db.count(WAITING).await, end, "it waits no more");
 }
@@ -128,20 +128,8 @@ async fn a_renewal_without_an_answer_is_sent_again_on_another_connection() {
     }
 }
 
-const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-const MICROS: &str = "(extract(epoch FROM expires_at) * 1000000)::int8";
-
 fn request(text: &str, renew: Duration) -> Request {
     key(text).ttl(TTL).renew(renew)
-}
-
-async fn until_renewed(db: &Database, token: i64) {
-    let since = db.count(NOW).await;
-    let renewed = format!(
-        "SELECT 'no' FROM advisory_lease WHERE token = {token} AND {MICROS} <= {since} + {}",
-        TTL.as_micros()
-    );
-    db.until_none("a renewal", &renewed).await;
 }
 
 /// A manager that considers every connection good.

@@ -3,7 +3,7 @@
 use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source, lead_until, sweep};
 use advisory_runtime::{Wait, advisory_lease};
 use advisory_tests::assert_matches;
-use advisory_tests::leases::FIRST;
+use advisory_tests::leases::{FIRST, HOUR};
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -110,17 +110,6 @@ async fn who_waits_gets_it_when_it_is_released_or_dropped_or_gives_up() {
 }
 
 #[tokio::test]
-async fn a_bounded_body_is_dropped_and_its_key_is_free() {
-    pause();
-    let leases = Leases::in_memory();
-    let request = Request::text("k").max_hold(Duration::from_secs(90));
-    let mut held = leases.acquire(request).await.unwrap();
-    let error = held.run(pending::<()>()).await.unwrap_err();
-    assert_matches!(error, Error::HoldExceeded { .. });
-    assert_eq!(leases.list().await.unwrap(), []);
-}
-
-#[tokio::test]
 async fn a_sweep_removes_what_has_expired() {
     pause();
     let leases = Leases::in_memory();
@@ -203,4 +192,21 @@ async fn a_campaign_pauses_between_two_terms() {
         .unwrap();
     // Between half a second and a second each.
     assert!((10..=21).contains(&terms), "{terms}");
+    assert_eq!(leases.list().await.unwrap(), []);
+}
+
+/// Its only term outlasts the ttl, and a shutdown drops the body.
+#[tokio::test(start_paused = true)]
+async fn a_leader_leads_until_the_shutdown_and_resigns() {
+    let leases = Leases::in_memory();
+    let mut term = None;
+    let shutdown = tokio::time::sleep_until(Instant::now() + HOUR);
+    let body = |lease| {
+        assert!(term.replace(lease).is_none(), "a second term");
+        pending::<Result<(), Error>>()
+    };
+    let led = lead_until(&leases, Request::text("k"), shutdown, body).await;
+    led.unwrap();
+    assert!(!term.expect("it does not lead").is_held());
+    assert_eq!(leases.list().await.unwrap(), []);
 }
