@@ -1,5 +1,6 @@
 //! Claims rows of a test's types, which the server must not refuse.
 
+use crate::assert_matches;
 use crate::bookings::in_transaction;
 use advisory_runtime::claim::{self, Claim, Claimed, Error, KeyValue};
 use diesel::result::Error as DieselError;
@@ -32,7 +33,11 @@ pub async fn roll_back(
         steps(conn).await.unwrap();
         Err::<(), _>(Error::Database(DieselError::RollbackTransaction))
     });
-    rolled_back.await.unwrap_err();
+    // Another error is that of a transaction that did not begin.
+    assert_matches!(
+        rolled_back.await,
+        Err(Error::Database(DieselError::RollbackTransaction))
+    );
 }
 
 /// The error of a body, with this message.

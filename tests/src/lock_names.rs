@@ -1,9 +1,9 @@
 //! A program with known locks, and sessions that take those.
 
-use crate::bookings::execute;
+use crate::statements::run;
 use advisory_runtime::inventory::Site;
 use advisory_runtime::monitor::{Certainty, Lock, Names};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::AsyncPgConnection;
 
 /// The pattern of the lock site `book`.
 pub const BOOKING: &str = "booking:<tenant: int>:<day: date>";
@@ -60,18 +60,11 @@ pub fn called(lock: &Lock) -> Vec<(Certainty, &str)> {
 
 /// Takes a session-level lock without a comment.
 pub async fn take(conn: &mut AsyncPgConnection, arguments: &str) {
-    execute(conn, &format!("SELECT pg_advisory_lock({arguments})"))
-        .await
-        .unwrap();
-}
-
-/// Sends a message like a locked call: in the simple protocol.
-pub async fn send(conn: &mut AsyncPgConnection, message: &str) {
-    conn.batch_execute(message).await.unwrap();
+    run(conn, &format!("SELECT pg_advisory_lock({arguments})")).await;
 }
 
 /// A session-level lock with a comment.
 pub async fn take_as(conn: &mut AsyncPgConnection, text: &str, arguments: &str) {
     let message = format!("/*advisory:{text}*/;SELECT pg_catalog.pg_advisory_lock({arguments})");
-    send(conn, &message).await;
+    run(conn, &message).await;
 }

@@ -59,6 +59,16 @@ impl Session {
     }
 }
 
+/// So many sessions on a fresh database.
+pub async fn sessions<const COUNT: usize>() -> (Database, [Session; COUNT]) {
+    let db = Database::create().await;
+    let mut sessions = Vec::new();
+    for _ in 0..COUNT {
+        sessions.push(Session::open(&db).await);
+    }
+    (db, sessions.try_into().ok().unwrap())
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         self.connection.abort();

@@ -90,35 +90,32 @@ async fn define(conn: &mut AsyncPgConnection, path: &str, sent: &Sent, statement
 }
 
 /// Asserts that the statements keep their meaning without their qualification, and with twins of
-/// their operators and functions on the `search_path`.
+/// their operators, functions and types on the `search_path`.
 pub async fn assert_qualified(db: &Database, sent: &[Sent]) {
     let mut own = db.connect().await;
-    own.batch_execute("CREATE SCHEMA hostile").await.unwrap();
+    let types = "CREATE SCHEMA hostile; CREATE DOMAIN hostile.int8 AS text; \
+         CREATE DOMAIN hostile.int4 AS text; CREATE DOMAIN hostile.float8 AS text";
+    run(&mut own, types).await;
     let twins = "SELECT string_agg(format('CREATE OPERATOR hostile.%s (FUNCTION = %s, LEFTARG = %s, RIGHTARG = %s)', \
          oprname, oprcode, oprleft::regtype, oprright::regtype), ';') AS statement, '' AS types FROM pg_operator \
          WHERE oprkind = 'b' AND oprcode <> 0 AND oprname IN ('=', '<=', '>=', '<', '>', '<>', '+', '-', '*', '/', '||', '&', '<<', '>>')";
     let twins: Sent = diesel::sql_query(twins).get_result(&mut own).await.unwrap();
-    own.batch_execute(&twins.statement).await.unwrap();
+    run(&mut own, &twins.statement).await;
     let twins = "SELECT string_agg(format('CREATE FUNCTION hostile.%I(%s) RETURNS %s LANGUAGE internal AS %L', \
          proname, pg_get_function_identity_arguments(oid), pg_get_function_result(oid), prosrc), ';') AS statement, \
          '' AS types FROM pg_proc WHERE prokind = 'f' AND NOT proretset AND provariadic = 0 AND pronamespace = 'pg_catalog'::regnamespace \
          AND prolang = (SELECT oid FROM pg_language WHERE lanname = 'internal') \
-         AND proname IN ('clock_timestamp', 'now', 'set_config', 'current_setting', 'nextval', 'setval', 'date_part', 'ceil', \
+         AND proname IN ('clock_timestamp', 'now', 'gen_random_uuid', 'set_config', 'current_setting', 'nextval', 'setval', 'date_part', 'ceil', \
          'to_timestamp', 'left', 'lower', 'strpos', 'encode', 'octet_length', 'to_regclass', 'pg_try_advisory_xact_lock', \
          'pg_sequence_last_value', 'pg_current_xact_id', 'pg_xact_status', 'pg_is_in_recovery', 'has_table_privilege')";
     let twins: Sent = diesel::sql_query(twins).get_result(&mut own).await.unwrap();
-    own.batch_execute(&twins.statement).await.unwrap();
+    run(&mut own, &twins.statement).await;
     for sent in sent {
         let qualified = define(&mut own, "public", sent, &sent.statement).await;
         let plain = define(&mut own, "public", sent, &plain(&sent.statement)).await;
         assert_eq!(plain, qualified, "{}", sent.statement);
-        let hostile = define(
-            &mut own,
-            "hostile, pg_catalog, public",
-            sent,
-            &sent.statement,
-        )
-        .await;
+        let path = "hostile, pg_catalog, public";
+        let hostile = define(&mut own, path, sent, &sent.statement).await;
         assert!(!hostile.contains("hostile"), "{hostile}");
     }
 }

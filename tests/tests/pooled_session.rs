@@ -7,9 +7,11 @@
 
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
+use advisory_tests::futures::dropped;
+use advisory_tests::statements::run;
 use advisory_tests::{
     Bouncer, DEBUG_CHECKS, Database, Odyssey, OwnServer, Pgpool, Proxy, Standby, assert_error,
-    assert_matches, left_out, owns_server, pid_of, share_template,
+    assert_matches, left_out, owns_server, pid_of, poolers, share_template,
 };
 use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -54,13 +56,7 @@ macro_rules! alone {
 }
 
 async fn bouncer(db: &Database, mode: &str) -> Option<Bouncer> {
-    match Bouncer::start(db, &format!("pool_mode = {mode}\ndefault_pool_size = 4")).await {
-        Ok(bouncer) => Some(bouncer),
-        Err(why) => {
-            left_out("pgbouncer", why);
-            None
-        }
-    }
+    poolers::bouncer(db, &format!("pool_mode = {mode}\ndefault_pool_size = 4")).await
 }
 
 /// Repeated if the set-up's prepared statements reached another server session.
@@ -84,14 +80,12 @@ async fn is_refused(db: &Database, url: &str) {
     for wait in [Wait::Session, Wait::Never, Wait::Forever] {
         for request in requests() {
             let request = request.wait(wait);
-            let error = session::acquire(&mut conn, request.clone())
-                .await
-                .unwrap_err();
+            let refused = session::acquire(&mut conn, request.clone()).await;
+            let error = refused.unwrap_err();
             assert_error!(error, PooledSession);
             assert!(error.to_string().contains("session::verify"), "{error}");
-            let failed = session::acquire_owned(conn, request.clone())
-                .await
-                .unwrap_err();
+            let refused = session::acquire_owned(conn, request.clone()).await;
+            let failed = refused.unwrap_err();
             assert_error!(failed.error, PooledSession);
             conn = *failed.connection;
             // A stricter level acquires a session-level lock first.
@@ -108,7 +102,7 @@ async fn is_refused(db: &Database, url: &str) {
         let refused = session::acquire(&mut conn, Request::new(7).wait(wait)).await;
         assert_error!(refused.map(drop), PooledSession);
         // The test goes on.
-        conn.batch_execute("SELECT 1").await.unwrap();
+        run(&mut conn, "SELECT 1").await;
     }
     let error = nothing_to_migrate(url).await.unwrap_err();
     assert_matches!(error, migrations::Error::Pooler);
@@ -239,32 +233,28 @@ async fn are_taken(conn: &mut AsyncPgConnection) {
 async fn a_release_that_another_backend_answers_releases_nothing() {
     let Some(db) = alone!().await else { return };
     let settings = "pool_mode = transaction\ndefault_pool_size = 2";
-    let bouncer = match Bouncer::start(&db, settings).await {
-        Ok(bouncer) => bouncer,
-        Err(why) => return left_out("pgbouncer", why),
+    let Some(bouncer) = poolers::bouncer(&db, settings).await else {
+        return;
     };
     let mut first = connect(&bouncer.url(&db)).await;
     let mut second = connect(&bouncer.url(&db)).await;
-    first.batch_execute("BEGIN").await.unwrap();
+    run(&mut first, "BEGIN").await;
     let own = u32::try_from(pid_of(&mut first).await).unwrap();
     let proxy = Proxy::before(&bouncer.url(&db)).await;
     proxy.renumber(std::iter::repeat(own));
     let mut conn = connect(proxy.url()).await;
     // The backend whose id the connection was told is the only free one.
-    second
-        .batch_execute("BEGIN;SELECT pg_advisory_lock_shared(7)")
-        .await
-        .unwrap();
-    first.batch_execute("ROLLBACK").await.unwrap();
+    run(&mut second, "BEGIN;SELECT pg_advisory_lock_shared(7)").await;
+    run(&mut first, "ROLLBACK").await;
     let request = Request::new(7).shared();
     let held = session::acquire(&mut conn, request).await.unwrap();
     // From now on the other one is free, which holds the lock for another client.
-    first.batch_execute("BEGIN").await.unwrap();
+    run(&mut first, "BEGIN").await;
     assert_eq!(u32::try_from(pid_of(&mut first).await), Ok(own));
-    second.batch_execute("COMMIT").await.unwrap();
+    run(&mut second, "COMMIT").await;
     assert_error!(held.finish(Ok::<_, Error>(())).await, LockLost);
     assert_eq!(db.locks().await.len(), 2, "the other client's was released");
-    first.batch_execute("ROLLBACK").await.unwrap();
+    run(&mut first, "ROLLBACK").await;
 }
 
 /// Another client of a pooler can have prepared a statement of the same name in the session. So can
@@ -309,10 +299,9 @@ async fn a_statement_that_fails_shows_a_pooler_only_behind_one() {
 
 /// More names than this process gives to its statements.
 async fn take_names(conn: &mut AsyncPgConnection) {
-    conn.batch_execute("DEALLOCATE ALL").await.unwrap();
     let names = (0..1000).map(|name| format!("PREPARE s{name} AS SELECT 1"));
     let names: Vec<String> = names.collect();
-    conn.batch_execute(&names.join(";")).await.unwrap();
+    run(conn, &format!("DEALLOCATE ALL;{}", names.join(";"))).await;
 }
 
 /// Another backend does not hold the key for the session, and would wait for the one that does.
@@ -348,7 +337,7 @@ async fn a_release_is_prepared_once_and_a_text_without_it() {
     let mut conn = connect(proxy.url()).await;
     for (before, expected) in [("", 2), ("", 1), ("DEALLOCATE ALL", 2)] {
         let mut held = session::acquire(&mut conn, 7).await.unwrap();
-        held.conn().batch_execute(before).await.unwrap();
+        run(held.conn(), before).await;
         proxy.reset();
         held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(proxy.round_trips(), expected, "{:#?}", proxy.queries());
@@ -372,11 +361,7 @@ async fn a_dropped_wait_is_cancelled_by_its_reported_process_id() {
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
     let mut conn = connect(proxy.url()).await;
-    tokio::select! {
-        biased;
-        _ = xact::begin(&mut conn, 7) => panic!("it did not wait"),
-        () = db.until_waiting(7) => {}
-    }
+    dropped(xact::begin(&mut conn, 7), db.until_waiting(7)).await;
     db.until_no_waiters(7).await;
     held.finish(Ok::<_, Error>(())).await.unwrap();
 }
@@ -388,11 +373,7 @@ async fn drop_a_wait(db: &Database, url: &str) {
     let held = xact::begin(&mut holder, 7).await.unwrap();
     let mut conn = connect(url).await;
     let bounded = Request::new(7).wait(Duration::from_secs(1));
-    tokio::select! {
-        biased;
-        _ = xact::begin(&mut conn, bounded) => panic!("it did not wait"),
-        () = db.until_waiting(7) => {}
-    }
+    dropped(xact::begin(&mut conn, bounded), db.until_waiting(7)).await;
     assert_error!(xact::begin(&mut conn, 8).await, BrokenConnection);
     db.until_no_waiters(7).await;
     held.finish(Ok::<_, Error>(())).await.unwrap();
@@ -467,9 +448,7 @@ async fn behind_a_balancing_pgpool_locks_are_on_the_primary() {
     let mut conn = connect(&pgpool.address("postgres")).await;
     assert_eq!(place(&mut conn).await, on_standby);
     assert_error!(session::acquire(&mut conn, 7).await, PooledSession);
-    conn.batch_execute("SET advisory.pooler = 'session'")
-        .await
-        .unwrap();
+    run(&mut conn, "SET advisory.pooler = 'session'").await;
     for request in [
         Request::new(7).isolation(Isolation::RepeatableRead),
         Request::new(7).isolation(Isolation::Serializable),

@@ -1,12 +1,13 @@
 //! Jobs that are scheduled, counted, retried with a pause, and fail for good.
 
+use advisory_runtime::blocking;
 use advisory_runtime::claim::{self, Claim, Claimed, End, State};
-use advisory_tests::Database;
 use advisory_tests::bookings::execute;
 use advisory_tests::claims::{self, failure, is_failure};
 use advisory_tests::statements::{explain, names};
+use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
 diesel::table! {
@@ -101,8 +102,8 @@ async fn a_scheduled_job_is_claimed_when_it_is_due() {
     assert!(next(&mut conn).await.is_none(), "the other is not due");
     let counts = claim::counts::<Job, _>(&mut conn).await.unwrap();
     assert_eq!((counts.scheduled, counts.running), (1, 1));
-    let by_hand = claim::next::<Job>("worker").key(1).first(&mut conn).await;
-    let by_hand = by_hand.unwrap().expect("it is there whenever it is due");
+    let by_hand = claims::by_key::<Job>(&mut conn, 1).await;
+    let by_hand = by_hand.expect("it is there whenever it is due");
     claim::release(&mut conn, &by_hand).await.unwrap();
     due(&db).await;
     assert_eq!(next(&mut conn).await.unwrap().id, 1);
@@ -129,8 +130,7 @@ async fn pauses_double_with_jitter_up_to_the_longest() {
     let db = jobs(40).await;
     let mut conn = db.connect().await;
     for (attempt, least, most) in [(1, 30, 60), (2, 45, 90)] {
-        let jobs = claim::next::<Job>("worker").load(&mut conn, 40).await;
-        let jobs = jobs.unwrap();
+        let jobs = claims::load::<Job>(&mut conn, 40).await;
         assert_eq!(jobs.len(), 40);
         let before = clock(&db).await;
         for job in &jobs {
@@ -178,13 +178,10 @@ async fn a_job_that_kills_its_worker_fails_and_lets_the_next_pass() {
     assert_eq!(state_of(&mut conn, 1).await, State::Failed);
     let told = "SELECT count(*) FROM job WHERE id = 1 AND error_message LIKE '%its claim expired%'";
     assert_eq!(db.count(told).await, 1);
-    let mut blocking = db.establish();
     db.run("UPDATE job SET attempts = 3").await;
     expire(&db, "1 hour").await;
-    let none = advisory_runtime::blocking::claim::next::<Job>("worker")
-        .key(2)
-        .first(&mut blocking);
-    assert!(none.unwrap().is_none());
+    let by_key = blocking::claim::next::<Job>("worker").key(2);
+    assert!(by_key.first(&mut db.establish()).unwrap().is_none());
     assert_eq!(state_of(&mut conn, 2).await, State::Failed);
 }
 
@@ -219,9 +216,8 @@ async fn a_count_stops_at_its_columns_largest_value() {
     expire(&db, "1 hour").await;
     let job = claims::first::<Forever>(&mut conn).await;
     let before = clock(&db).await;
-    claim::retry(&mut conn, &job.unwrap(), "no", None)
-        .await
-        .unwrap();
+    let retried = claim::retry(&mut conn, &job.unwrap(), "no", None).await;
+    retried.unwrap();
     let pauses = format!(
         "SELECT count(*) FROM job WHERE run_at BETWEEN to_timestamp(0) + interval '{before} us' + interval '5 minutes' \
          AND clock_timestamp() + interval '10 minutes'"
@@ -288,8 +284,7 @@ async fn at_most_one_expired_row_is_claimed_among_others() {
     expire(&db, "1 hour").await;
     let mut claimed = Vec::new();
     for expected in [3, 1, 1, 1, 0] {
-        let jobs = claim::next::<Job>("worker").load(&mut conn, 6).await;
-        let jobs = jobs.unwrap();
+        let jobs = claims::load::<Job>(&mut conn, 6).await;
         assert_eq!(jobs.len(), expected, "{claimed:?}");
         claimed.extend(jobs.iter().map(|job| job.id));
     }
@@ -302,8 +297,8 @@ async fn a_completed_row_that_comes_back_begins_at_no_attempt() {
     let db = jobs(1).await;
     let mut conn = db.connect().await;
     for _ in 0..4 {
-        let job = claim::next::<Repeated>("worker").first(&mut conn).await;
-        let job = job.unwrap().expect("it comes back");
+        let job = claims::first::<Repeated>(&mut conn).await;
+        let job = job.expect("it comes back");
         assert_eq!(job.id, 1);
         claim::complete(&mut conn, &job).await.unwrap();
         assert_eq!(db.count("SELECT attempts::int8 FROM job").await, 0);
@@ -326,10 +321,8 @@ async fn a_row_without_an_attempt_left_says_so_and_keeps_its_last_error() {
 async fn rows_without_an_attempt_left_fail_together() {
     let db = jobs(500).await;
     db.run("UPDATE job SET attempts = 3 WHERE id < 500").await;
-    let proxy = advisory_tests::Proxy::start(&db).await;
-    let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(proxy.url())
-        .await
-        .unwrap();
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     proxy.reset();
     assert_eq!(next(&mut conn).await.unwrap().id, 500);
     let round_trips = proxy.round_trips();
@@ -342,15 +335,12 @@ async fn rows_without_an_attempt_left_fail_together() {
 #[tokio::test]
 async fn a_row_that_cannot_fail_as_the_library_says_stops_no_queue() {
     for (refusal, failed) in [
-        (
-            "ALTER TABLE job ALTER COLUMN error_message TYPE varchar(10)",
-            1,
-        ),
-        ("ALTER TABLE job ADD CHECK (error_message !~ 'expired')", 1),
-        ("ALTER TABLE job ADD CHECK (failed_at IS NULL)", 0),
+        ("ALTER COLUMN error_message TYPE varchar(10)", 1),
+        ("ADD CHECK (error_message !~ 'expired')", 1),
+        ("ADD CHECK (failed_at IS NULL)", 0),
     ] {
         let db = jobs(2).await;
-        db.run(refusal).await;
+        db.run(&format!("ALTER TABLE job {refusal}")).await;
         db.run("UPDATE job SET attempts = 3, locked_by = 'dead#', locked_until = now() - interval '1 hour' WHERE id = 1")
             .await;
         let mut conn = db.connect().await;

@@ -1,11 +1,11 @@
 //! The end of work under a claim when something fails: the work's errors are kept, work that may be
 //! done is not reported as lost, and a released claim is not used further.
 
-use crate::sync_job::{Brief, assert_lost, brief, database, lock_rows, state_of, until};
+use crate::sync_job::{Brief, assert_lost, brief, database, lock_rows, renewed, state_of, until};
 use advisory_runtime::Pool;
 use advisory_runtime::claim::{self, Claim, Claimed, End, Error, State};
-use advisory_tests::bookings::execute;
 use advisory_tests::claims::{self, failure, is_failure};
+use advisory_tests::futures::dropped;
 use advisory_tests::settings::idle_bound;
 use advisory_tests::statements::run;
 use advisory_tests::{Database, Proxy, assert_matches, pid_of};
@@ -14,17 +14,6 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncConnection, SimpleAsyncConnection};
 use std::future::pending;
 use std::time::Instant;
-
-/// Waits until the claim lasts a second longer than it does now.
-async fn renewed(db: &Database) {
-    db.run("DROP TABLE IF EXISTS first; CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
-        .await;
-    until(
-        db,
-        "locked_until > (SELECT locked_until + interval '1 s' FROM first)",
-    )
-    .await;
-}
 
 #[tokio::test]
 async fn the_works_error_is_returned_even_if_the_pool_is_empty() {
@@ -128,39 +117,33 @@ async fn an_end_in_a_transaction_bounds_its_idle_time() {
 async fn a_claim_is_renewed_while_work_uses_the_whole_pool() {
     let db = database(1).await;
     let mut conn = db.connect().await;
-    macro_rules! renewed_on {
-        ($pool:expr) => {
-            let pool = $pool;
-            let job = brief(&mut conn).await;
-            let result: Result<(), Error> = claim::renew_while(&pool, &job, async {
-                let _lent = Pool::connection(&pool).await?;
-                renewed(&db).await;
-                Ok(())
-            })
-            .await
-            .and_then(|result| result);
-            result.unwrap();
-            claim::release(&mut conn, &job).await.unwrap();
+    let (bb8, deadpool) = (db.bb8(1).await, db.deadpool(1));
+    for is_bb8 in [true, false] {
+        let job = brief(&mut conn).await;
+        let kept = if is_bb8 {
+            let _lent = bb8.get().await.unwrap();
+            claim::renew_while(&bb8, &job, renewed(&db)).await
+        } else {
+            let _lent = deadpool.get().await.unwrap();
+            claim::renew_while(&deadpool, &job, renewed(&db)).await
         };
+        kept.unwrap();
+        claim::release(&mut conn, &job).await.unwrap();
     }
-    renewed_on!(db.bb8(1).await);
-    renewed_on!(db.deadpool(1));
 }
 
 /// That connection has not the pool's `search_path`, and finds another table of the same name.
 #[tokio::test]
 async fn a_row_that_is_not_seen_beside_the_pool_is_not_lost() {
     let db = database(1).await;
-    for sql in [
-        "CREATE SCHEMA own",
-        "ALTER TABLE sync_jobs SET SCHEMA own",
-        "CREATE TABLE sync_jobs (LIKE own.sync_jobs)",
-        "CREATE TABLE asked ()",
-        "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO asked DEFAULT VALUES; RETURN NULL; END'",
-        "CREATE TRIGGER note AFTER UPDATE ON sync_jobs EXECUTE FUNCTION note()",
-    ] {
-        db.run(sql).await;
-    }
+    db.run(
+        "CREATE SCHEMA own; ALTER TABLE sync_jobs SET SCHEMA own; \
+         CREATE TABLE sync_jobs (LIKE own.sync_jobs); CREATE TABLE asked (); \
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql \
+             AS 'BEGIN INSERT INTO asked DEFAULT VALUES; RETURN NULL; END'; \
+         CREATE TRIGGER note AFTER UPDATE ON sync_jobs EXECUTE FUNCTION note()",
+    )
+    .await;
     let pool = db.deadpool(1);
     let mut conn = pool.get().await.unwrap();
     run(&mut conn, "SET search_path = own").await;
@@ -194,19 +177,12 @@ async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
     lock_rows(&mut other).await;
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         // The work stops waiting for the answer of a statement that succeeds once the row's lock is
-        // released.
-        {
-            let mut completion = std::pin::pin!(claim::complete(&mut own, &job));
-            // It waits for the row: before that it can be prepared only. A renewal waits too, and
-            // sets another column.
-            let waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-                AND datname = current_database() AND strpos(query, '\"completed_at\" = ') > 0";
-            let sent = db.until_some("the completion", waiting);
-            tokio::select! {
-                done = &mut completion => panic!("{done:?}"),
-                () = sent => {}
-            }
-        }
+        // released. It waits for the row: before that it can be prepared only. A renewal waits too,
+        // and sets another column.
+        let waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+            AND datname = current_database() AND strpos(query, '\"completed_at\" = ') > 0";
+        let sent = db.until_some("the completion", waiting);
+        dropped(claim::complete(&mut own, &job), sent).await;
         drop(other);
         until(&db, "completed_at IS NOT NULL").await;
         Ok(())
@@ -249,21 +225,16 @@ async fn a_refusal_that_may_pass_is_tried_again() {
 
 #[tokio::test]
 async fn a_job_whose_end_is_dropped_ends_in_the_background() {
-    for is_done in [true, false] {
+    for (is_done, state) in [(true, State::Completed), (false, State::Failed)] {
         let db = refusing("55P03", true).await;
         let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
         let job = crate::sync_job::next(&mut conn).await;
         let body = async { is_done.then_some(()).ok_or(failure("no")) };
         let run = claim::run(&pool, &job, End::Fail, body);
-        let refused = "SELECT 'not yet' FROM tries WHERE NOT is_called";
-        tokio::select! {
-            ran = run => panic!("{ran:?}"),
-            () = db.until_none("a refusal", refused) => {}
-        }
+        let refused = "SELECT FROM tries WHERE is_called";
+        dropped(run, db.until_some("a refusal", refused)).await;
         until(&db, "locked_by IS NULL").await;
-        let ended = state_of(&mut conn, 1).await;
-        assert_eq!(ended == State::Completed, is_done, "{ended}");
-        assert_eq!(ended == State::Failed, !is_done, "{ended}");
+        assert_eq!(state_of(&mut conn, 1).await, state);
     }
 }
 
@@ -331,29 +302,22 @@ async fn a_refused_end_is_unknown_if_the_row_has_ended_all_the_same() {
          CREATE TRIGGER wait BEFORE UPDATE ON sync_jobs FOR EACH STATEMENT EXECUTE FUNCTION wait()",
     )
     .await;
-    execute(&mut holder, "SELECT pg_advisory_lock(1)")
-        .await
-        .unwrap();
+    run(&mut holder, "SELECT pg_advisory_lock(1)").await;
     let pid = pid_of(&mut conn).await;
     for is_committed in [false, true] {
         let job: Claimed<Untriggered> = claims::first(&mut conn).await.unwrap();
         assert!(job.id > 0);
-        execute(&mut conn, "SET application_name = 'ends'")
-            .await
-            .unwrap();
+        run(&mut conn, "SET application_name = 'ends'").await;
         let cancelled = async {
             db.until_waiting(1).await;
             if is_committed {
                 db.run("UPDATE sync_jobs SET completed_at = now(), locked_by = NULL WHERE locked_by IS NOT NULL")
                     .await;
             }
-            let cancel = format!("SELECT pg_cancel_backend({pid})");
-            execute(&mut holder, &cancel).await.unwrap();
+            run(&mut holder, &format!("SELECT pg_cancel_backend({pid})")).await;
         };
         let (ended, ()) = tokio::join!(claim::complete(&mut conn, &job), cancelled);
-        execute(&mut conn, "SET application_name = ''")
-            .await
-            .unwrap();
+        run(&mut conn, "SET application_name = ''").await;
         let source = match ended {
             Err(Error::Database(source)) if !is_committed => source,
             Err(Error::CommitUnknown { source, .. }) if is_committed => source,

@@ -4,27 +4,21 @@
 use crate::sync_job::{
     Brief, SyncJob, assert_lost, database, expire, lock_rows, next, row, state_of,
 };
-use advisory_runtime::claim::{self, End, Error, State};
+use advisory_runtime::claim::{self, Claimed, End, Error, State};
 use advisory_tests::futures::spawn;
 use advisory_tests::settings::setting;
+use advisory_tests::statements::run;
 use advisory_tests::{Database, assert_matches, claims, pid_of};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::AsyncPgConnection;
 use std::time::{Duration, Instant};
-
-async fn execute(conn: &mut AsyncPgConnection, sql: &str) {
-    conn.batch_execute(sql).await.unwrap();
-}
 
 /// Claims and completes jobs until there are none, and records each.
 async fn work(mut conn: AsyncPgConnection, settings: &'static str, batch: u32) -> Vec<i64> {
-    execute(&mut conn, settings).await;
+    run(&mut conn, settings).await;
     let mut done = Vec::new();
     loop {
-        let jobs: Vec<_> = match batch {
-            1 => claims::first::<SyncJob>(&mut conn)
-                .await
-                .into_iter()
-                .collect(),
+        let jobs: Vec<Claimed<SyncJob>> = match batch {
+            1 => Vec::from_iter(claims::first(&mut conn).await),
             _ => claims::load(&mut conn, batch).await,
         };
         if jobs.is_empty() {
@@ -40,10 +34,8 @@ async fn work(mut conn: AsyncPgConnection, settings: &'static str, batch: u32) -
 async fn each_job_is_done_once(settings: &'static str) {
     let db = database(200).await;
     let mut workers = Vec::new();
-    for worker in 0..16 {
-        let conn = db.connect().await;
-        let batch = if worker % 2 == 0 { 1 } else { 3 };
-        workers.push(spawn(work(conn, settings, batch)));
+    for batch in [1, 3].repeat(8) {
+        workers.push(spawn(work(db.connect().await, settings, batch)));
     }
     let mut done = Vec::new();
     for worker in workers {
@@ -70,15 +62,12 @@ async fn a_row_that_somebody_has_locked_is_passed_over() {
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     // And it is not waited for. This does not hold for concurrent writers: one that extends the
     // table makes the others wait, too.
-    execute(&mut conn, "SET lock_timeout = '1ms'").await;
-    execute(
-        &mut other,
-        "BEGIN; SELECT FROM sync_jobs WHERE id = 2 FOR UPDATE",
-    )
-    .await;
+    run(&mut conn, "SET lock_timeout = '1ms'").await;
+    let lock = "BEGIN; SELECT FROM sync_jobs WHERE id = 2 FOR UPDATE";
+    run(&mut other, lock).await;
     assert_eq!(next(&mut conn).await.id, 1);
     assert!(claims::first::<SyncJob>(&mut conn).await.is_none());
-    execute(&mut other, "ROLLBACK").await;
+    run(&mut other, "ROLLBACK").await;
     assert_eq!(next(&mut conn).await.id, 2);
 }
 
@@ -88,10 +77,10 @@ async fn a_row_with_open_references_is_claimed() {
     db.run("CREATE TABLE step (job int8 REFERENCES sync_jobs)")
         .await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    execute(&mut other, "BEGIN; INSERT INTO step VALUES (1)").await;
+    run(&mut other, "BEGIN; INSERT INTO step VALUES (1)").await;
     let job = next(&mut conn).await;
     claim::complete(&mut conn, &job).await.unwrap();
-    execute(&mut other, "COMMIT").await;
+    run(&mut other, "COMMIT").await;
 }
 
 /// Locks the row until `meanwhile` is over, while a claim's statement waits for it.
@@ -103,11 +92,11 @@ async fn behind_a_lock<R: Send + 'static>(
 ) -> R {
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let pid = pid_of(&mut conn).await;
-    execute(&mut other, &format!("BEGIN; {locks}")).await;
+    run(&mut other, &format!("BEGIN; {locks}")).await;
     let (done, ()) = tokio::join!(statement(conn), async {
         db.until_blocked(pid).await;
-        execute(&mut other, meanwhile).await;
-        execute(&mut other, "COMMIT").await;
+        run(&mut other, meanwhile).await;
+        run(&mut other, "COMMIT").await;
     });
     done
 }
@@ -136,10 +125,8 @@ async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
     assert!(local <= left, "{local:?} here, {left:?} at the server");
     let ran = claim::run(&pool, &job, End::Fail, async { Ok::<_, Error>(job.id) }).await;
     assert_eq!(ran.unwrap(), 1);
-    assert_eq!(
-        db.count("SELECT count(completed_at) FROM sync_jobs").await,
-        1
-    );
+    let completed = "SELECT count(completed_at) FROM sync_jobs";
+    assert_eq!(db.count(completed).await, 1);
 }
 
 #[tokio::test]
@@ -149,7 +136,7 @@ async fn who_waits_while_another_claims_the_row_does_not_get_it() {
         let claim = "UPDATE sync_jobs SET locked_until = clock_timestamp() + interval '5 minutes', locked_by = 'another'";
         let job = behind_a_lock(&db, claim, "SELECT 1", async |mut conn| {
             let set = format!("SET default_transaction_isolation = '{level}'");
-            execute(&mut conn, &set).await;
+            run(&mut conn, &set).await;
             claims::by_key::<SyncJob>(&mut conn, 1).await
         })
         .await;
@@ -202,7 +189,7 @@ async fn a_concurrent_change_of_other_columns_keeps_the_claim() {
 async fn lock_timeout_bounds_the_wait_for_a_row() {
     let db = database(1).await;
     let mut conn = db.connect().await;
-    execute(&mut conn, "SET lock_timeout = '20ms'").await;
+    run(&mut conn, "SET lock_timeout = '20ms'").await;
     let mut other = db.connect().await;
     lock_rows(&mut other).await;
     let next = claim::next::<SyncJob>("worker").key(1);
@@ -222,13 +209,13 @@ async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
         ("remote_write", "on"),
         ("remote_apply", "remote_apply"),
     ] {
-        execute(&mut conn, &format!("SET synchronous_commit = {session}")).await;
+        run(&mut conn, &format!("SET synchronous_commit = {session}")).await;
         for step in 0..4 {
             let job = match step {
                 0 => None,
                 _ => claims::by_key::<SyncJob>(&mut conn, 1).await,
             };
-            execute(&mut conn, "BEGIN").await;
+            run(&mut conn, "BEGIN").await;
             match (step, &job) {
                 (1, Some(job)) => claim::renew(&mut conn, job).await.unwrap(),
                 (2, Some(job)) => claim::complete(&mut conn, job).await.unwrap(),
@@ -236,7 +223,7 @@ async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
                 _ => drop(next(&mut conn).await),
             }
             assert_eq!(setting(&mut conn, mode).await, inside, "{session}, {step}");
-            execute(&mut conn, "ROLLBACK").await;
+            run(&mut conn, "ROLLBACK").await;
             assert_eq!(setting(&mut conn, mode).await, session, "{step}");
             expire(&db).await;
         }
@@ -272,7 +259,7 @@ async fn hostile_twins_first_on_the_search_path_change_nothing() {
     let db = database(3).await;
     db.run(HOSTILE).await;
     let mut conn = db.connect().await;
-    execute(&mut conn, "SET search_path = public, pg_catalog").await;
+    run(&mut conn, "SET search_path = public, pg_catalog").await;
     let first = next(&mut conn).await;
     assert_eq!(first.id, 3);
     assert_eq!(first.locked_by().len(), "worker#".len() + 36);

@@ -4,6 +4,7 @@ use crate::tenant_jobs::{One, Two, by_key, job, jobs, next};
 use advisory_runtime::claim::{self, Claim, Claimed, Error};
 use advisory_runtime::{blocking, xact};
 use advisory_tests::bookings::{execute, finish};
+use advisory_tests::futures::dropped;
 use advisory_tests::statements::{explain, names, run};
 use advisory_tests::{Database, Proxy, assert_matches, claims};
 use diesel::prelude::*;
@@ -46,16 +47,14 @@ async fn one_row_of_each_value_is_claimed_at_a_time_in_order() {
 async fn a_batch_takes_as_many_rows_of_a_value_as_may_run() {
     let db = jobs(&[("a", 5), ("b", 1), ("c", 5)]).await;
     let mut conn = db.connect().await;
-    assert_eq!(
-        ids(&mut conn, 10, |job: &Two| job.id).await,
-        [1, 2, 6, 7, 8]
-    );
-    assert!(ids(&mut conn, 10, |job: &Two| job.id).await.is_empty());
+    let id = |job: &Two| job.id;
+    assert_eq!(ids(&mut conn, 10, id).await, [1, 2, 6, 7, 8]);
+    assert!(ids(&mut conn, 10, id).await.is_empty());
     db.run("UPDATE job SET locked_until = NULL, locked_by = NULL WHERE id IN (1, 7)")
         .await;
-    assert_eq!(ids(&mut conn, 1, |job: &Two| job.id).await, [1]);
-    assert_eq!(ids(&mut conn, 1, |job: &Two| job.id).await, [7]);
-    assert!(ids(&mut conn, 1, |job: &Two| job.id).await.is_empty());
+    assert_eq!(ids(&mut conn, 1, id).await, [1]);
+    assert_eq!(ids(&mut conn, 1, id).await, [7]);
+    assert!(ids(&mut conn, 1, id).await.is_empty());
 }
 
 #[tokio::test]
@@ -86,11 +85,8 @@ async fn rows_that_somebody_has_locked_are_passed_over() {
     let tenants: Vec<_> = names.iter().map(|name| (&**name, 1)).collect();
     let db = jobs(&tenants).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    run(
-        &mut other,
-        "BEGIN; SELECT FROM job WHERE id <= 89 FOR UPDATE",
-    )
-    .await;
+    let lock = "BEGIN; SELECT FROM job WHERE id <= 89 FOR UPDATE";
+    run(&mut other, lock).await;
     assert_eq!(next(&mut conn).await.unwrap().id, 90);
     assert!(next(&mut conn).await.is_none());
     run(&mut other, "ROLLBACK").await;
@@ -137,21 +133,16 @@ async fn levels_of_a_role_change_nothing_and_an_open_one_is_refused() {
     let db = jobs(&[("a", 2)]).await;
     let mut conn = db.connect().await;
     for level in ["repeatable read", "serializable"] {
-        run(
-            &mut conn,
-            &format!("SET default_transaction_isolation = '{level}'"),
-        )
-        .await;
+        let set = format!("SET default_transaction_isolation = '{level}'");
+        run(&mut conn, &set).await;
         let job = next(&mut conn).await.unwrap();
         assert!(next(&mut conn).await.is_none());
         claim::release(&mut conn, &job).await.unwrap();
         for by_key in [false, true] {
             let next = claim::next::<One>("worker");
             let next = if by_key { next.key(2) } else { next };
-            let refused: Result<_, Error> =
-                conn.transaction(async |conn| next.first(conn).await).await;
-            let is_stale = matches!(refused, Err(Error::StaleSnapshot { .. }));
-            assert!(is_stale, "{refused:?}");
+            let refused = conn.transaction(async |conn| next.first(conn).await);
+            assert_matches!(refused.await, Err(Error::StaleSnapshot { .. }));
         }
     }
     assert_eq!(db.count("SELECT count(locked_by) FROM job").await, 0);
@@ -329,14 +320,13 @@ async fn the_key_of_a_values_lock_never_changes() {
     let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 \
          AND (classid::int8 << 32 | objid::int8) = hashint8extended(hash_record_extended(ROW('a'::text), 0), 0) \
          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let claimed: Result<i64, Error> = conn
-        .transaction(async |conn| {
-            let claimed = next(conn).await;
-            assert!(claimed.is_some());
-            Ok(db.count(locked).await)
-        })
-        .await;
-    assert_eq!((claimed.unwrap(), db.count(locked).await), (1, 0));
+    claims::roll_back(&mut conn, async |conn| {
+        assert!(next(conn).await.is_some());
+        assert_eq!(db.count(locked).await, 1);
+        Ok(())
+    })
+    .await;
+    assert_eq!(db.count(locked).await, 0);
 }
 
 #[derive(Queryable, Selectable, Claim)]
@@ -416,12 +406,9 @@ async fn an_unreadable_row_takes_no_other_with_it() {
             ids(&mut conn, 3, |job: &Any| job.id).await
         };
         assert_eq!(ids, [1, 3], "{is_limited}");
+        // So that it does not come first again at once.
         let claimed = "SELECT count(*) FROM parcel WHERE locked_by IS NOT NULL";
-        assert_eq!(
-            db.count(claimed).await,
-            3,
-            "it does not come first again at once"
-        );
+        assert_eq!(db.count(claimed).await, 3);
         db.run("DELETE FROM parcel WHERE id <> 2; UPDATE parcel SET locked_until = NULL, locked_by = NULL")
             .await;
         let alone = claim::next::<Any>("worker").first(&mut conn).await;
@@ -447,17 +434,12 @@ async fn a_dropped_claim_leaves_no_transaction() {
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let db = jobs(&[("a", 2)]).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let held: Result<(), Error> = other
-        .transaction(async |other| {
-            let job = by_key(other, 1).await;
-            tokio::select! {
-                second = by_key(&mut conn, 2) => panic!("{second:?}"),
-                () = db.until_some("a claim that waits", WAITING) => {}
-            }
-            db.until_none("the end of its wait", WAITING).await;
-            drop(job);
-            Ok(())
-        })
-        .await;
-    held.unwrap();
+    claims::roll_back(&mut other, async |other| {
+        let _job = by_key(other, 1).await;
+        let waiting = db.until_some("a claim that waits", WAITING);
+        dropped(by_key(&mut conn, 2), waiting).await;
+        db.until_none("the end of its wait", WAITING).await;
+        Ok(())
+    })
+    .await;
 }

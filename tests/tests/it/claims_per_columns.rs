@@ -1,9 +1,10 @@
 //! The types of a column whose values have a limit.
 
 use advisory_runtime::claim::{self, Claim};
+use advisory_tests::statements::run;
 use advisory_tests::{Database, claims, left_out};
 use diesel::prelude::*;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
 
 diesel::table! {
     parcel (id) {
@@ -57,13 +58,14 @@ async fn parcels(sql_type: &str, values: &[&str]) -> Database {
 }
 
 #[tokio::test]
-async fn any_type_with_equality_can_have_limits() {
+async fn any_type_with_equality_can_have_limits_and_null_is_a_value() {
     let texts = "text,varchar(9),tenant_kind,name,bytea".split(',');
     let texts = texts.map(|sql_type| (sql_type, ["'a'", "'a'", "'b'"]));
     let numbers = "int2,int8,tenant_number,float8".split(',');
     let numbers = numbers.map(|sql_type| (sql_type, ["1", "1", "-2"]));
-    // Values are equal as their type says.
+    // Values are equal as their type says, and rows without a value have one limit together.
     let others = [
+        ("text", ["NULL", "NULL", "'a'"]),
         ("char(9)", ["'a'", "'a  '", "'b'"]),
         ("numeric", ["1", "1.00", "2"]),
         ("tenant_name", ["'a'", "'a'", "'A'"]),
@@ -79,7 +81,9 @@ async fn any_type_with_equality_can_have_limits() {
     for (sql_type, values) in texts.chain(numbers).chain(others) {
         let db = parcels(sql_type, &values).await;
         let mut conn = db.connect().await;
-        assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type}");
+        assert_eq!(claimed(&mut conn).await, [0, 2], "{sql_type} {values:?}");
+        let by_key = claims::by_key::<Parcel>(&mut conn, 1).await;
+        assert!(by_key.is_none(), "{sql_type} {values:?}");
     }
 }
 
@@ -94,16 +98,6 @@ async fn citext_ignores_the_case() {
     let db = parcels("citext", &["'a'", "'A'", "'b'"]).await;
     let mut conn = db.connect().await;
     assert_eq!(claimed(&mut conn).await, [0, 2]);
-}
-
-/// Rows without a value have one limit together.
-#[tokio::test]
-async fn null_is_a_value() {
-    let db = parcels("text", &["NULL", "NULL", "'a'", "'a'"]).await;
-    let mut conn = db.connect().await;
-    assert_eq!(claimed(&mut conn).await, [0, 2]);
-    let by_key = claims::by_key::<Parcel>(&mut conn, 1).await;
-    assert!(by_key.is_none());
 }
 
 /// Otherwise a claim would read all rows each time.
@@ -124,10 +118,7 @@ async fn the_indexes_are_used_for_each_type() {
             let job = claims::first::<Parcel>(&mut conn).await;
             assert!(job.is_some(), "{sql_type}");
         }
-        diesel::sql_query("SELECT pg_stat_force_next_flush()")
-            .execute(&mut conn)
-            .await
-            .unwrap();
+        run(&mut conn, "SELECT pg_stat_force_next_flush()").await;
         assert_eq!(db.count(scans).await, before, "{sql_type}");
     }
 }

@@ -1,17 +1,18 @@
 //! Work under a claim: renewed while it runs, dropped before another worker can claim the row, and
 //! ended according to the work's result.
 
-use crate::sync_job::{Brief, brief, database, row, state_of, until};
+use crate::sync_job::{Brief, brief, database, renewed, row, state_of, until};
 use advisory_runtime::claim::{self, Claimed, End, Error, State};
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::assert_matches;
-use advisory_tests::futures::{caught, spawn};
+use advisory_tests::futures::{caught, dropped};
+use advisory_tests::statements::run;
 use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 struct Dropped<'a>(&'a OnceLock<Instant>);
@@ -20,6 +21,11 @@ impl Drop for Dropped<'_> {
     fn drop(&mut self) {
         self.0.set(Instant::now()).unwrap();
     }
+}
+
+/// The error of a body.
+fn own_error() -> Error {
+    Error::Pool(PoolError::new("its own"))
 }
 
 async fn never(guard: Dropped<'_>) -> Result<(), Error> {
@@ -36,11 +42,8 @@ async fn it_is_renewed_for_longer_than_its_ttl_and_then_completed() {
     db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
         .await;
     let result: Result<i64, Error> = claim::run(&pool, &job, End::Fail, async {
-        until(
-            &db,
-            "clock_timestamp() > (SELECT locked_until + interval '500 ms' FROM first)",
-        )
-        .await;
+        let later = "clock_timestamp() > (SELECT locked_until + interval '500 ms' FROM first)";
+        until(&db, later).await;
         assert_ne!(row(&mut conn, 1).await, before);
         assert_eq!(state_of(&mut conn, 1).await, State::Running);
         Ok(job.id)
@@ -55,23 +58,15 @@ async fn it_is_renewed_for_longer_than_its_ttl_and_then_completed() {
 async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
     let db = database(1).await;
     let (pool, mut conn) = (db.deadpool(1), db.connect().await);
+    let message = "could not get a connection from the pool: its own";
     for (on_err, state) in [(End::Release, State::Available), (End::Fail, State::Failed)] {
         let job = brief(&mut conn).await;
-        let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
-            Err(Error::Pool(PoolError::new("no more")))
-        })
-        .await;
-        assert_eq!(
-            result.unwrap_err().to_string(),
-            "could not get a connection from the pool: no more"
-        );
+        let body = async { Err::<(), _>(own_error()) };
+        let error = claim::run(&pool, &job, on_err, body).await.unwrap_err();
+        assert_eq!(error.to_string(), message);
         assert_eq!(state_of(&mut conn, 1).await, state);
     }
-    until(
-        &db,
-        "error_message = 'could not get a connection from the pool: no more'",
-    )
-    .await;
+    until(&db, &format!("error_message = '{message}'")).await;
 }
 
 #[tokio::test]
@@ -90,11 +85,8 @@ async fn a_lost_claims_work_is_dropped_or_gets_an_error_and_the_next_claim_is_ke
         .await;
         assert_matches!(result, Err(Error::Lost { source: None, .. }));
         assert!(dropped.get().is_some());
-        until(
-            &db,
-            "locked_by = 'another' AND failed_at IS NULL AND completed_at IS NULL",
-        )
-        .await;
+        let is_kept = "locked_by = 'another' AND failed_at IS NULL AND completed_at IS NULL";
+        until(&db, is_kept).await;
         db.run("UPDATE sync_jobs SET locked_by = NULL, locked_until = NULL")
             .await;
     }
@@ -130,29 +122,20 @@ async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     let work = claim::run(&pool, &job, End::Fail, never(Dropped(&dropped)));
     let (result, rung) = tokio::join!(work, rings);
     let error = result.unwrap_err();
-    let Error::Lost {
-        source: Some(reason),
-        ..
-    } = &error
-    else {
-        panic!("no renewal has failed: {error:?}");
-    };
-    assert!(reason.to_string().contains("connection"), "{reason}");
+    assert_matches!(
+        &error,
+        Error::Lost { source: Some(reason), .. } if reason.to_string().contains("connection")
+    );
     let held = *dropped.get().unwrap() - claimed;
     assert!(held > Duration::from_millis(3500), "{held:?}, too soon");
     // Nothing is dropped while the machine is suspended: the delay of another timer on this thread
     // shows for how long.
     let late = rung - alarm;
-    assert!(
-        held < Duration::from_secs(4) + late,
-        "dropped when another could have it: {held:?}, {late:?}"
-    );
+    let is_early = held < Duration::from_secs(4) + late;
+    assert!(is_early, "when another could have it: {held:?}, {late:?}");
     drop(lent);
-    until(
-        &db,
-        "locked_until < clock_timestamp() AND locked_by LIKE 'worker#%'",
-    )
-    .await;
+    let is_left = "locked_until < clock_timestamp() AND locked_by LIKE 'worker#%'";
+    until(&db, is_left).await;
 }
 
 #[tokio::test]
@@ -160,21 +143,12 @@ async fn a_connection_that_answers_nothing_is_given_up_for_another() {
     let db = database(1).await;
     let (pool, mut conn, mut other) = (db.bb8(3).await, db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
-    db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
-        .await;
     // Delays the first renewal, like a stopped server; it is released before the claim expires.
-    other.begin_test_transaction().await.unwrap();
-    diesel_async::RunQueryDsl::execute(diesel::sql_query("LOCK TABLE sync_jobs"), &mut other)
-        .await
-        .unwrap();
+    run(&mut other, "BEGIN; LOCK TABLE sync_jobs").await;
     let result: Result<(), Error> = claim::run(&pool, &job, End::Fail, async {
         db.until_active("advisory_claim").await;
         drop(other);
-        until(
-            &db,
-            "locked_until > (SELECT locked_until + interval '1 second' FROM first)",
-        )
-        .await;
+        renewed(&db).await;
         Ok(())
     })
     .await;
@@ -205,22 +179,16 @@ async fn dropped_work_is_given_back_at_once_unless_it_has_completed_its_job() {
     let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
     for (completes, state) in [(false, State::Available), (true, State::Completed)] {
         let job = crate::sync_job::next(&mut conn).await;
-        let (begin, reached) = oneshot::channel();
-        let (pool, mut own) = (pool.clone(), db.connect().await);
-        let task = spawn(async move {
-            claim::run(&pool, &job, End::Fail, async {
-                if completes {
-                    own.transaction(async |conn| claim::complete(conn, &job).await)
-                        .await?;
-                }
-                begin.send(()).unwrap();
-                pending::<Result<(), Error>>().await
-            })
-            .await
+        let (begun, mut own) = (Notify::new(), db.connect().await);
+        let run = claim::run(&pool, &job, End::Fail, async {
+            if completes {
+                let completed = own.transaction(async |conn| claim::complete(conn, &job).await);
+                completed.await?;
+            }
+            begun.notify_one();
+            pending::<Result<(), Error>>().await
         });
-        reached.await.unwrap();
-        task.abort();
-        assert!(task.await.unwrap_err().is_cancelled());
+        dropped(run, begun.notified()).await;
         until(&db, "locked_until IS NULL AND locked_by IS NULL").await;
         assert_eq!(state_of(&mut conn, 1).await, state);
     }
@@ -235,17 +203,13 @@ async fn work_can_complete_its_job_itself_with_its_results() {
     let kept = claim::renew_while(&pool, &job, async {
         let mut conn = Pool::connection(&pool).await?;
         conn.transaction::<_, Error, _>(async |conn| {
-            let insert = diesel::sql_query("INSERT INTO result SELECT id FROM sync_jobs");
-            diesel_async::RunQueryDsl::execute(insert, conn).await?;
+            run(conn, "INSERT INTO result SELECT id FROM sync_jobs").await;
             claim::complete(conn, &job).await
         })
         .await?;
         // Longer than the claim would have lasted: it can no longer be lost.
-        until(
-            &db,
-            "completed_at < clock_timestamp() - interval '4.2 seconds'",
-        )
-        .await;
+        let ago = "completed_at < clock_timestamp() - interval '4.2 seconds'";
+        until(&db, ago).await;
         Ok::<_, Error>(7)
     })
     .await;
@@ -288,11 +252,7 @@ async fn work_that_ends_its_job_itself_decides_how_it_ends() {
                     } else {
                         end_itself(&mut own, &job, way).await?;
                     }
-                    if is_ok {
-                        Ok(job.id)
-                    } else {
-                        Err(Error::Pool(PoolError::new("its own")))
-                    }
+                    is_ok.then_some(job.id).ok_or_else(own_error)
                 })
                 .await;
                 match result {
@@ -321,11 +281,7 @@ async fn a_job_that_its_work_released_is_left_to_the_next_worker() {
                 let mut own = Pool::connection(&pool).await?;
                 claim::release(&mut own, &job).await?;
                 next = Some(brief(&mut own).await);
-                if is_ok {
-                    Ok(())
-                } else {
-                    Err(Error::Pool(PoolError::new("its own")))
-                }
+                is_ok.then_some(()).ok_or_else(own_error)
             })
             .await;
             assert_eq!(result.is_ok(), is_ok, "{result:?}");
@@ -350,7 +306,7 @@ async fn work_whose_own_end_was_rolled_back_ends_as_it_returns() {
             let undone: Result<(), Error> = own
                 .transaction(async |conn| {
                     claim::complete(conn, &job).await?;
-                    Err(Error::Pool(PoolError::new("its own")))
+                    Err(own_error())
                 })
                 .await;
             if is_ok { Ok(()) } else { undone }

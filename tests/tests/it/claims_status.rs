@@ -85,9 +85,8 @@ async fn a_claim_sets_a_status_of_the_users() {
     done.complete(&mut conn).await.unwrap();
     let batch = next().load(&mut conn, 3).await;
     assert_eq!(ids(batch.unwrap()), [2, 3, 4]);
-    let running_rows =
-        "SELECT count(*) FROM task WHERE status = 'running' AND locked_by IS NOT NULL";
-    assert_eq!(db.count(running_rows).await, 3);
+    let rows = "SELECT count(*) FROM task WHERE status = 'running' AND locked_by IS NOT NULL";
+    assert_eq!(db.count(rows).await, 3);
     let mut blocking = db.establish();
     let next = || blocking::claim::next::<Task>("worker").set(running);
     let job = next().first(&mut blocking);
@@ -209,6 +208,8 @@ async fn a_completed_row_sets_what_its_type_says_whoever_completes_it() {
     }
 }
 
+const FAILED: &str = "status = 'failed' AND failed_at IS NOT NULL";
+
 #[tokio::test]
 async fn the_last_attempt_of_a_row_sets_what_a_failure_sets() {
     let db = errands(3).await;
@@ -217,12 +218,7 @@ async fn the_last_attempt_of_a_row_sets_what_a_failure_sets() {
     let job = next(&mut conn).await.unwrap();
     let later = claim::end(&job).set(errand::status.eq("later"));
     later.retry(&mut conn, "busy", None).await.unwrap();
-    is(
-        &db,
-        1,
-        "status = 'failed' AND failed_at IS NOT NULL AND error_message = 'busy'",
-    )
-    .await;
+    is(&db, 1, &format!("{FAILED} AND error_message = 'busy'")).await;
     // Its worker dies.
     let dies = async |conn: &mut AsyncPgConnection| {
         let id = next(conn).await.unwrap().id;
@@ -231,19 +227,11 @@ async fn the_last_attempt_of_a_row_sets_what_a_failure_sets() {
         id
     };
     assert_eq!(dies(&mut conn).await, 2);
+    // No number of attempts is the last.
     for _ in 0..3 {
-        assert_eq!(
-            dies(&mut conn).await,
-            3,
-            "no number of attempts is the last"
-        );
+        assert_eq!(dies(&mut conn).await, 3);
     }
-    is(
-        &db,
-        2,
-        "status = 'failed' AND failed_at IS NOT NULL AND attempts = 1",
-    )
-    .await;
+    is(&db, 2, &format!("{FAILED} AND attempts = 1")).await;
 }
 
 #[tokio::test]
@@ -295,10 +283,8 @@ async fn a_row_that_a_trigger_archives_is_ended() {
         assert_eq!(job.id, id);
         claim::complete(&mut conn, &job).await.unwrap();
         assert!(job.is_finished());
-        assert_matches!(
-            claim::complete(&mut conn, &job).await,
-            Err(Error::Lost { .. })
-        );
+        let again = claim::complete(&mut conn, &job).await;
+        assert_matches!(again, Err(Error::Lost { .. }));
     }
     let job = claims::first::<Archived>(&mut conn).await.unwrap();
     in_transaction(&mut conn, async |conn| claim::complete(conn, &job).await)
@@ -327,10 +313,8 @@ async fn an_end_that_a_new_trigger_undoes_is_not_reported_as_done() {
     .await;
     let job = claims::first::<Undone>(&mut conn).await.unwrap();
     assert_eq!(job.id, 2);
-    assert_matches!(
-        claim::complete(&mut conn, &job).await,
-        Err(Error::CommitUnknown { .. })
-    );
+    let undone = claim::complete(&mut conn, &job).await;
+    assert_matches!(undone, Err(Error::CommitUnknown { .. }));
     is(&db, 2, "completed_at IS NULL").await;
 }
 

@@ -1,11 +1,12 @@
 //! A worker: several rows at a time, every way in which work ends, and a graceful stop.
 
-use crate::mails::{Brief, Limited, Mail, OPEN, mails, mails_that, until_empty};
+use crate::mails::{Brief, Limited, Mail, OPEN, lock_table, mails, mails_that, until_empty, work};
 use advisory_runtime::claim::{self, BodyOutcome, Claimed, End, Error, Worker};
 use advisory_runtime::{Pool, PoolError};
 use advisory_tests::monitor::until_waiters;
 use advisory_tests::statements::run;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::bb8;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -80,10 +81,8 @@ async fn the_end_of_a_work_makes_room_for_the_next_of_its_value() {
     let worker = worker.poll(Duration::from_secs(3600));
     let worker = worker.until(until_empty(&db, "every mail", OPEN));
     let ran = worker.run(async |job: Claimed<Limited>| {
-        most.fetch_max(
-            running.fetch_add(1, Ordering::Relaxed) + 1,
-            Ordering::Relaxed,
-        );
+        let now = running.fetch_add(1, Ordering::Relaxed) + 1;
+        most.fetch_max(now, Ordering::Relaxed);
         order.lock().unwrap().push(job.id);
         tokio::task::yield_now().await;
         running.fetch_sub(1, Ordering::Relaxed);
@@ -173,22 +172,18 @@ async fn a_row_is_released_after_the_pause_or_as_the_worker_stops() {
     assert_eq!(mails_that(&db, "locked_by IS NULL").await, 1);
 }
 
-/// A pool whose connections come only when they are let.
+/// A pool that has no connection while it is broken.
 #[derive(Clone)]
-struct Gate {
-    pool: diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection>,
-    is_broken: Arc<AtomicBool>,
-}
+struct Gate(bb8::Pool<AsyncPgConnection>, Arc<AtomicBool>);
 
 impl Pool for Gate {
-    type Connection<'p> =
-        <diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection> as Pool>::Connection<'p>;
+    type Connection<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
 
     async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
-        if self.is_broken.load(Ordering::Relaxed) {
+        if self.1.load(Ordering::Relaxed) {
             return Err(PoolError::new("closed for now"));
         }
-        self.pool.connection().await
+        self.0.connection().await
     }
 }
 
@@ -198,11 +193,7 @@ impl Pool for Gate {
 async fn rows_that_were_not_begun_are_released() {
     let db = mails(4).await;
     let (pool, mut other) = (db.bb8(3).await, db.connect().await);
-    run(
-        &mut other,
-        "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE",
-    )
-    .await;
+    lock_table(&mut other).await;
     let (stop, stopped) = oneshot::channel::<()>();
     let worker = Worker::new(&pool, "worker").concurrency(4).poll_only();
     let worker = worker.until(async { drop(stopped.await) });
@@ -211,7 +202,7 @@ async fn rows_that_were_not_begun_are_released() {
         until_waiters(&db, 1).await;
         stop.send(()).unwrap();
         tokio::task::yield_now().await;
-        other.batch_execute("COMMIT").await.unwrap();
+        run(&mut other, "COMMIT").await;
     });
     ran.unwrap();
     let untouched = "locked_by IS NULL AND attempts = 0 AND error_message IS NULL";
@@ -222,10 +213,7 @@ async fn rows_that_were_not_begun_are_released() {
 async fn a_worker_survives_a_broken_pool_and_lost_connections() {
     let db = mails(2).await;
     let is_broken = Arc::new(AtomicBool::new(true));
-    let pool = Gate {
-        pool: db.bb8(3).await,
-        is_broken: Arc::clone(&is_broken),
-    };
+    let pool = Gate(db.bb8(3).await, Arc::clone(&is_broken));
     let refused = Arc::new(Notify::new());
     let observed = Arc::clone(&refused);
     let worker = Worker::new(&pool, "worker").observe(move |event: claim::Event<'_, Mail>| {
@@ -234,19 +222,15 @@ async fn a_worker_survives_a_broken_pool_and_lost_connections() {
         }
     });
     let worker = worker.until(until_empty(&db, "every mail", OPEN));
-    let (ran, ()) = tokio::join!(
-        worker.run(async |_: Claimed<Mail>| Ok::<_, Error>(())),
-        async {
-            refused.notified().await;
-            refused.notified().await;
-            db.run(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
-            )
-            .await;
-            is_broken.store(false, Ordering::Relaxed);
-        }
-    );
-    ran.unwrap();
+    tokio::join!(work(worker), async {
+        refused.notified().await;
+        refused.notified().await;
+        db.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        .await;
+        is_broken.store(false, Ordering::Relaxed);
+    });
 }
 
 /// A mistake in the program is told at once. Later on, the same error may pass.
@@ -287,15 +271,12 @@ async fn a_worker_survives_a_server_that_is_read_only_as_it_begins() {
             db.run(&tries).await;
         }
         read_only("off").await;
-        let end =
-            format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {of_worker}");
-        db.run(&end).await;
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity";
+        db.run(&format!("{end} WHERE {of_worker}")).await;
     };
     let both = async { tokio::join!(ran, writable) };
-    let (ran, ()) = tokio::time::timeout(Duration::from_secs(60), both)
-        .await
-        .expect("the worker does not try again");
-    ran.unwrap();
+    let both = tokio::time::timeout(Duration::from_secs(60), both).await;
+    both.expect("it tries again").0.unwrap();
 }
 
 /// Another worker takes the row, and this one drops the work and goes on.

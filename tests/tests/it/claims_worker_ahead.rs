@@ -1,16 +1,19 @@
 //! A worker fetches ahead and ends rows together: each job is done once, none waits here for long,
 //! and few statements do it.
 
-use crate::mails::{Brief, Mail, OPEN, mail, mails, mails_that, until_empty, work};
+use crate::mails::{
+    Brief, Mail, OPEN, lock_table, mail, mails, mails_that, until_empty, until_listening, work,
+};
 use advisory_runtime::Pool as _;
-use advisory_runtime::claim::{self, BodyOutcome, Claim, Claimed, End, Error, Event, Worker};
+use advisory_runtime::claim::{self, Claim, Claimed, End, Error, Event, Worker};
 use advisory_tests::Database;
-use advisory_tests::futures::spawn;
+use advisory_tests::futures::{dropped, spawn};
 use advisory_tests::monitor::until_waiters;
 use advisory_tests::statements::{Sent, prepared, run};
 use diesel::{ExpressionMethods, Queryable, Selectable};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::AsyncConnection;
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -27,21 +30,21 @@ struct Gone {
 const NEVER: Duration = Duration::from_secs(3600);
 const DONE: &str = "completed_at IS NOT NULL";
 
-async fn record_statements(db: &Database) {
-    db.run(
-        "CREATE TABLE statement (completed int8 NOT NULL);
-         CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql AS $$
-         BEGIN
-             INSERT INTO statement SELECT count(*) FROM changed WHERE completed_at IS NOT NULL;
-             RETURN NULL;
-         END $$;
-         CREATE TRIGGER record AFTER UPDATE ON mail REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION record()",
-    )
+/// Records each statement of this kind, whatever it changes, as a row of its own.
+async fn record_statements(db: &Database, kind: &str) {
+    db.run(&format!(
+        "CREATE TABLE statement ();
+         CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql
+             AS $$ BEGIN INSERT INTO statement DEFAULT VALUES; RETURN NULL; END $$;
+         CREATE TRIGGER record AFTER {kind} ON mail FOR EACH STATEMENT EXECUTE FUNCTION record()"
+    ))
     .await;
 }
 
+const STATEMENTS: &str = "SELECT count(*) FROM statement";
+
 async fn until_statements(db: &Database, count: u32) {
-    let sql = format!("SELECT 'not yet' WHERE (SELECT count(*) FROM statement) < {count}");
+    let sql = format!("SELECT 'not yet' WHERE ({STATEMENTS}) < {count}");
     db.until_none("the statements", &sql).await;
 }
 
@@ -100,7 +103,7 @@ async fn rows_are_claimed_and_ended_many_at_a_time_and_begin_in_order() {
     let db = mails(500).await;
     db.run("UPDATE mail SET run_at = now() - id * interval '1 s'")
         .await;
-    record_statements(&db).await;
+    record_statements(&db, "UPDATE").await;
     let pool = db.bb8(3).await;
     let order = Mutex::new(Vec::new());
     let worker = Worker::new(&pool, "worker").prefetch(599).until_empty();
@@ -112,20 +115,14 @@ async fn rows_are_claimed_and_ended_many_at_a_time_and_begin_in_order() {
     let order = order.into_inner().unwrap();
     assert_eq!(order, (1..=500).rev().collect::<Vec<i64>>());
     assert_eq!(mails_that(&db, DONE).await, 500);
-    let statements = db.count("SELECT count(*) FROM statement").await;
+    let statements = db.count(STATEMENTS).await;
     assert!(statements <= 30, "{statements}");
 }
 
 #[tokio::test]
 async fn rows_that_are_deleted_are_deleted_many_at_a_time() {
     let db = mails(300).await;
-    db.run(
-        "CREATE TABLE deletion (at timestamptz);
-         CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql AS $$
-         BEGIN INSERT INTO deletion VALUES (clock_timestamp()); RETURN NULL; END $$;
-         CREATE TRIGGER record AFTER DELETE ON mail FOR EACH STATEMENT EXECUTE FUNCTION record()",
-    )
-    .await;
+    record_statements(&db, "DELETE").await;
     let pool = db.bb8(3).await;
     let worker = Worker::new(&pool, "worker").prefetch(599).until_empty();
     let ran = worker.run(async |job: Claimed<Gone>| {
@@ -134,7 +131,7 @@ async fn rows_that_are_deleted_are_deleted_many_at_a_time() {
     });
     ran.await.unwrap();
     assert_eq!(db.count("SELECT count(*) FROM mail").await, 0);
-    let statements = db.count("SELECT count(*) FROM deletion").await;
+    let statements = db.count(STATEMENTS).await;
     assert!(statements <= 15, "{statements}");
 }
 
@@ -184,22 +181,15 @@ async fn a_row_that_cannot_be_ended_together_holds_up_no_other() {
     });
     let (ran, ()) = tokio::join!(ran, async {
         at_once.wait().await;
-        run(
-            &mut other,
-            "BEGIN; SELECT FROM mail WHERE id = 7 FOR UPDATE",
-        )
-        .await;
+        let lock = "BEGIN; SELECT FROM mail WHERE id = 7 FOR UPDATE";
+        run(&mut other, lock).await;
         db.run("UPDATE mail SET locked_by = 'another' WHERE id = 9")
             .await;
         begun.notify_one();
-        until_empty(
-            &db,
-            "all but two",
-            &format!("{OPEN} AND id <> 7 AND id <> 9"),
-        )
-        .await;
+        let others = format!("{OPEN} AND id <> 7 AND id <> 9");
+        until_empty(&db, "all but two", &others).await;
         assert_eq!(mails_that(&db, "id = 7 AND locked_by IS NOT NULL").await, 1);
-        other.batch_execute("COMMIT").await.unwrap();
+        run(&mut other, "COMMIT").await;
         until_empty(&db, "the locked one", &format!("{OPEN} AND id = 7")).await;
         db.run("DELETE FROM mail WHERE id = 9").await;
     });
@@ -232,20 +222,12 @@ async fn rows_that_wait_for_long_go_back_and_others_do_them() {
     let other = async {
         until_held(&db, 20).await;
         let other = Worker::new(&pool, "other").poll(Duration::from_millis(50));
-        let other = other.until(until_empty(&db, "every mail", OPEN));
-        other
-            .run(async |_: Claimed<Brief>| Ok::<_, Error>(()))
-            .await
+        work::<Brief, _>(other.until(until_empty(&db, "every mail", OPEN))).await;
     };
-    let (first, other) = tokio::join!(first, other);
+    let (first, ()) = tokio::join!(first, other);
     first.unwrap();
-    other.unwrap();
-    let attempts = "attempts <> 1";
-    assert_eq!(
-        mails_that(&db, attempts).await,
-        0,
-        "they got their attempt back"
-    );
+    // They got their attempt back.
+    assert_eq!(mails_that(&db, "attempts <> 1").await, 0);
 }
 
 #[tokio::test]
@@ -254,26 +236,19 @@ async fn a_dropped_worker_releases_what_it_has_fetched_ahead() {
     let pool = db.bb8(3).await;
     // What is claimed, and not yet answered, would stay claimed for its ttl.
     let (all, answered) = (Arc::new(Notify::new()), AtomicUsize::new(0));
-    let dropped = Arc::new(AtomicUsize::new(0));
+    let ended = Arc::new(Mutex::new(Vec::new()));
     let observer = {
-        let (all, dropped) = (Arc::clone(&all), Arc::clone(&dropped));
+        let (all, ended) = (Arc::clone(&all), Arc::clone(&ended));
         move |event: Event<'_, Mail>| match event {
             Event::Acquired(_) if answered.fetch_add(1, Ordering::Relaxed) == 9 => all.notify_one(),
-            Event::Finished {
-                outcome: BodyOutcome::Dropped,
-                ..
-            } => drop(dropped.fetch_add(1, Ordering::Relaxed)),
+            Event::Finished { outcome, .. } => ended.lock().unwrap().push(format!("{outcome:?}")),
             _ => {}
         }
     };
     let worker = Worker::new(&pool, "worker").prefetch(30).observe(observer);
-    let ran =
-        worker.run(async |_: Claimed<Mail>| std::future::pending::<Result<(), Error>>().await);
-    tokio::select! {
-        ran = ran => panic!("{ran:?}"),
-        () = all.notified() => {}
-    }
-    assert_eq!(dropped.load(Ordering::Relaxed), 1, "one body had begun");
+    let ran = worker.run(async |_: Claimed<Mail>| pending::<Result<(), Error>>().await);
+    dropped(ran, all.notified()).await;
+    assert_eq!(*ended.lock().unwrap(), ["Dropped"], "one body had begun");
     until_held(&db, 0).await;
     assert_eq!(db.count("SELECT sum(attempts) FROM mail").await, 0);
     let worker = Worker::new(&pool, "other").prefetch(30).until_empty();
@@ -338,7 +313,7 @@ async fn a_row_that_has_expired_begins_when_nothing_waits() {
 async fn an_idle_worker_sends_one_statement_for_each_poll() {
     const POLL: Duration = Duration::from_millis(100);
     let db = mails(0).await;
-    record_statements(&db).await;
+    record_statements(&db, "UPDATE").await;
     let pool = db.bb8(2).await;
     let since = Instant::now();
     let worker = Worker::new(&pool, "worker").poll(POLL).prefetch(100);
@@ -362,10 +337,8 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
         tokio::join!(run(), run(), run(), run(), run());
     };
     let notify = async {
-        let listens = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
-             AND query = 'LISTEN advisory_claim' AND state = 'idle'";
-        db.until_some("the listener of all", listens).await;
-        record_statements(&db).await;
+        until_listening(&db).await;
+        record_statements(&db, "UPDATE").await;
         // A first round shows that all have looked after they began to listen, and are idle.
         for count in [10, 20, 30] {
             db.run(NOTIFY).await;
@@ -374,22 +347,18 @@ async fn fifty_notifications_wake_ten_workers_for_two_claims_each() {
         let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()";
         db.until_none("that all are idle", busy).await;
         db.run("TRUNCATE statement").await;
-        run(
-            &mut locks,
-            "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE",
-        )
-        .await;
+        lock_table(&mut locks).await;
         for _ in 0..50 {
-            notifies.batch_execute(NOTIFY).await.unwrap();
+            run(&mut notifies, NOTIFY).await;
         }
         until_waiters(&db, 10).await;
-        locks.batch_execute("COMMIT").await.unwrap();
+        run(&mut locks, "COMMIT").await;
         // The workers' own end tells that all have been answered.
         until_statements(&db, 10).await;
         stopped.close();
     };
     tokio::join!(five(), five(), notify);
-    let statements = db.count("SELECT count(*) FROM statement").await;
+    let statements = db.count(STATEMENTS).await;
     assert!((10..=20).contains(&statements), "{statements}");
 }
 
@@ -405,9 +374,7 @@ async fn a_job_that_its_body_has_ended_is_not_ended_again() {
     let ran = worker.until_empty().run(async |job: Claimed<Mail>| {
         if job.id % 3 == 0 {
             let mut conn = pool.connection().await?;
-            let ended = AsyncPgConnection::transaction(&mut *conn, async |conn| {
-                claim::fail(conn, &job, "by hand").await
-            });
+            let ended = conn.transaction(async |conn| claim::fail(conn, &job, "by hand").await);
             ended.await?;
         }
         Ok::<_, Error>(())

@@ -2,13 +2,14 @@
 //! claim has not looked at all values of a limit.
 
 use crate::tenant_jobs::{One, jobs};
-use advisory_runtime::claim::{Claim, Claimed, Error, Worker};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, Worker};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::time::timeout;
 
 diesel::table! {
     parcel (id) {
@@ -55,10 +56,8 @@ async fn parcels(count: u32) -> Database {
         2_000 + count
     ))
     .await;
-    for sql in advisory_runtime::claim::indexes::<Parcel>() {
-        db.run(&sql).await;
-    }
-    db.run("ANALYZE parcel").await;
+    let indexes = claim::indexes::<Parcel>().concat();
+    db.run(&format!("{indexes}; ANALYZE parcel")).await;
     db
 }
 
@@ -110,10 +109,8 @@ async fn a_row_that_comes_before_is_found_while_others_keep_coming() {
         }
         Ok::<_, Error>(())
     });
-    tokio::time::timeout(Duration::from_secs(60), ran)
-        .await
-        .expect("the row is found")
-        .unwrap();
+    let ran = timeout(Duration::from_secs(60), ran).await;
+    ran.expect("the row is found").unwrap();
     assert!(*first.lock().unwrap());
 }
 
@@ -142,8 +139,6 @@ async fn a_worker_fills_its_slots_behind_a_backlog_that_is_at_its_limit() {
         drop(full.acquire().await);
         Ok::<_, Error>(())
     });
-    tokio::time::timeout(Duration::from_secs(30), ran)
-        .await
-        .expect("every slot has a row")
-        .unwrap();
+    let ran = timeout(Duration::from_secs(30), ran).await;
+    ran.expect("every slot has a row").unwrap();
 }

@@ -1,13 +1,12 @@
 //! A worker for blocking Diesel: its bodies run on threads, in a program without a runtime.
 
-use crate::mails::{Brief, Mail, OPEN, mail, mails, mails_that, until_empty};
+use crate::mails::{Brief, Mail, OPEN, lock_table, mail, mails, mails_that, until_empty};
 use advisory_runtime::blocking::{WithUrl, claim};
 use advisory_runtime::claim::{Claimed, Event, Worker};
 use advisory_tests::futures::{spawn, spawn_blocking};
 use advisory_tests::pauses::pause_thread;
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
-use diesel_async::SimpleAsyncConnection;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::panic::resume_unwind;
@@ -186,10 +185,8 @@ async fn the_body_of_a_lost_row_keeps_its_thread_and_its_result_is_refused() {
         })
     }));
     assert_eq!(begun.recv().await, Some(1));
-    db.run(
-        "UPDATE mail SET locked_by = 'other', locked_until = now() + interval '1h' WHERE id = 1",
-    )
-    .await;
+    let row = "locked_by = 'other', locked_until = now() + interval '1h' WHERE id = 1";
+    db.run(&format!("UPDATE mail SET {row}")).await;
     assert_eq!(lost.recv().await, Some(1));
     for _ in 0..100 {
         assert_eq!(mails_that(&db, "id = 2 AND locked_by IS NOT NULL").await, 0);
@@ -281,8 +278,7 @@ async fn rows_that_are_claimed_too_late_are_released() {
     .await;
     let pool = db.r2d2(3);
     let mut other = db.connect().await;
-    let lock = "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE";
-    other.batch_execute(lock).await.unwrap();
+    lock_table(&mut other).await;
     let (stop, stopped) = oneshot::channel::<()>();
     let stop = Mutex::new(Some(stop));
     let ran = program(move || {
@@ -297,7 +293,7 @@ async fn rows_that_are_claimed_too_late_are_released() {
         worker.run_blocking(|_: Claimed<Mail>| Ok::<_, Infallible>(()))
     });
     ran.await.unwrap();
-    other.batch_execute("COMMIT").await.unwrap();
+    drop(other);
     let left = "locked_by IS NOT NULL OR attempts <> 0 OR NOT EXISTS (SELECT FROM claimed)";
     until_empty(&db, "the release", left).await;
     assert_eq!(mails_that(&db, OPEN).await, 1);

@@ -1,9 +1,9 @@
 //! What wakes a worker up that has found nothing: a notification, and without one the time of
 //! `poll`.
 
-use crate::mails::{Limited, Mail, OPEN, mails, mails_that, until_empty, work};
+use crate::mails::{Limited, Mail, OPEN, mails, mails_that, until_empty, until_listening, work};
 use crate::observers::{Counted, Heard, each_alone, is_alone};
-use advisory_runtime::claim::{Claimed, Error, Schema, Worker};
+use advisory_runtime::claim::{Claimed, Schema, Worker};
 use advisory_tests::Database;
 use advisory_tests::poolers::tracking_bouncer;
 use std::sync::Arc;
@@ -12,12 +12,6 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 const NEVER: Duration = Duration::from_secs(3600);
-
-async fn until_it_listens(db: &Database) {
-    let listens = "SELECT FROM pg_stat_activity \
-         WHERE datname = current_database() AND query = 'LISTEN advisory_claim' AND state = 'idle'";
-    db.until_some("a listener", listens).await;
-}
 
 /// It would look again in an hour.
 #[tokio::test]
@@ -29,7 +23,7 @@ async fn a_notification_wakes_an_idle_worker() {
     let worker = Worker::new(&pool, "worker").poll(NEVER);
     let mut done = 0;
     let stop = async {
-        until_it_listens(&db).await;
+        until_listening(&db).await;
         for id in 1..=3 {
             db.run(&format!("INSERT INTO mail (id) VALUES ({id})"))
                 .await;
@@ -80,10 +74,7 @@ async fn the_workers_of_a_pool_share_one_listener() {
         }
         exactly(1, "the second one's").await;
     });
-    let done = async |_: Claimed<Mail>| Ok::<_, Error>(());
-    let (first, second) = tokio::join!(first.run(done), second.run(done));
-    first.unwrap();
-    second.unwrap();
+    tokio::join!(work::<Mail, _>(first), work::<Mail, _>(second));
 }
 
 /// The end of another worker's claim makes room, also if it deletes the row.
@@ -94,7 +85,7 @@ async fn the_end_of_a_claim_wakes_a_worker_whose_values_were_full() {
     let worker = Worker::new(&pool, "worker").poll(NEVER);
     let mut done = 0;
     let stop = async {
-        until_it_listens(&db).await;
+        until_listening(&db).await;
         for end in [
             "DELETE FROM mail WHERE id = 1",
             "UPDATE mail SET locked_by = NULL, completed_at = now() WHERE id = 1",
@@ -104,12 +95,11 @@ async fn the_end_of_a_claim_wakes_a_worker_whose_values_were_full() {
             let looked = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
                  AND query = 'COMMIT' AND state = 'idle' AND state_change > (SELECT run_at FROM mail WHERE id = 2)";
             db.until_some("a claim in vain", looked).await;
-            assert_eq!(
-                mails_that(&db, "id = 2 AND locked_by IS NULL AND completed_at IS NULL").await,
-                1
-            );
+            let left = "id = 2 AND completed_at IS NULL";
+            let free = format!("{left} AND locked_by IS NULL");
+            assert_eq!(mails_that(&db, &free).await, 1);
             db.run(end).await;
-            until_empty(&db, "the second mail", "id = 2 AND completed_at IS NULL").await;
+            until_empty(&db, "the second mail", left).await;
             db.run("DELETE FROM mail").await;
             done += 1;
         }
@@ -170,13 +160,9 @@ async fn behind_a_pooler_it_polls_and_says_so() {
             tick.tick().await;
         }
     };
-    let ran = worker
-        .until(stop)
-        .run(async |_: Claimed<Mail>| Ok::<_, Error>(()));
-    timeout(Duration::from_secs(60), ran)
-        .await
-        .expect("it says so")
-        .unwrap();
+    let ran = work::<Mail, _>(worker.until(stop));
+    let ran = timeout(Duration::from_secs(60), ran).await;
+    ran.expect("it says so");
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 use advisory_runtime::Pool;
 use advisory_runtime::claim::{Claim, Claimed, Error, Schema, Worker};
 use advisory_tests::Database;
+use advisory_tests::statements::run;
 use diesel::prelude::*;
+use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
 diesel::table! {
@@ -69,6 +71,18 @@ pub(crate) const OPEN: &str = "completed_at IS NULL AND failed_at IS NULL";
 pub(crate) async fn mails_that(db: &Database, condition: &str) -> i64 {
     let sql = format!("SELECT count(*) FROM mail WHERE {condition}");
     db.count(&sql).await
+}
+
+/// Locks the table until the connection's transaction ends, for claims and for what ends them.
+pub(crate) async fn lock_table(conn: &mut AsyncPgConnection) {
+    run(conn, "BEGIN; LOCK TABLE mail IN ACCESS EXCLUSIVE MODE").await;
+}
+
+/// Waits until the listener of all workers of a pool listens.
+pub(crate) async fn until_listening(db: &Database) {
+    let listens = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
+         AND query = 'LISTEN advisory_claim' AND state = 'idle'";
+    db.until_some("a listener", listens).await;
 }
 
 pub(crate) async fn work<T: Claim, P>(worker: Worker<'_, T, P>)

@@ -4,9 +4,12 @@
 use crate::calls::RoomLock;
 use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, xact};
 use advisory_tests::bookings::{bookings, committed, database, execute, insert, key_of};
-use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::futures::{dropped, spawn, spawn_blocking};
 use advisory_tests::held_keys::keys;
+#[cfg(debug_assertions)]
+use advisory_tests::lock_order::{edges, order};
 use advisory_tests::poolers::{bouncer, connect};
+use advisory_tests::settings::idle_bound;
 use advisory_tests::{LockedKey, Proxy, assert_error, debug_checks_are_on};
 use diesel::connection::Connection as _;
 use diesel::result::Error as DieselError;
@@ -126,19 +129,31 @@ async fn shared_ones_are_held_together() {
 }
 
 #[tokio::test]
-async fn it_is_one_round_trip_and_a_try_for_a_permit_is_three() {
+async fn a_lock_and_a_try_are_one_round_trip_and_for_a_permit_three() {
     if debug_checks_are_on() {
         return;
     }
     let db = database().await;
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    db.run("SELECT pg_advisory_lock(17)").await;
     conn.transaction::<_, Error, _>(async |conn| {
         proxy.reset();
         xact::lock(conn, RoomLock { room: 7 }).await?;
         assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
         xact::lock(conn, Request::all([1, 2, 3]).wait(SHORT)).await?;
         assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
+        for (round, key) in (0..).zip([17, 18, 17, 19]) {
+            proxy.reset();
+            assert_eq!(xact::try_lock(conn, key).await?, key != 17);
+            // Prepared once for the connection.
+            let expected = if round == 0 { 2 } else { 1 };
+            assert_eq!(proxy.round_trips(), expected, "{:#?}", proxy.queries());
+        }
+        proxy.reset();
+        let never = Request::new(17).wait(Wait::Never);
+        assert_error!(xact::lock(conn, never).await, NotAvailable);
+        assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
         let permits = Request::new(8).permits(2).wait(Wait::Never);
         for _ in 0..2 {
             // The query is prepared with the savepoint, and run, and the savepoint is released.
@@ -156,22 +171,16 @@ async fn it_is_one_round_trip_and_a_try_for_a_permit_is_three() {
 async fn max_hold_bounds_an_idle_client_to_the_end_of_the_transaction() {
     let db = database().await;
     let mut conn = db.connect().await;
-    let idle = "SELECT current_setting('idle_in_transaction_session_timeout') = '2s'";
-    let is_bounded = async |conn: &mut AsyncPgConnection| {
-        use diesel_async::RunQueryDsl;
-        diesel::dsl::sql::<diesel::sql_types::Bool>(idle)
-            .get_result::<bool>(conn)
-            .await
-    };
+    let before = idle_bound(&mut conn).await;
     conn.transaction::<_, Error, _>(async |conn| {
         let request = Request::new(7).max_hold(Duration::from_secs(1));
         xact::lock(conn, request).await?;
-        assert!(is_bounded(conn).await?);
+        assert_eq!(idle_bound(conn).await, 2_000);
         Ok(())
     })
     .await
     .unwrap();
-    assert!(!is_bounded(&mut conn).await.unwrap());
+    assert_eq!(idle_bound(&mut conn).await, before);
 }
 
 #[derive(LockKey)]
@@ -204,18 +213,11 @@ async fn the_order_of_locks_knows_it() {
     .await
     .unwrap();
     if debug_checks_are_on() {
-        let edges = advisory_tests::lock_order::edges("mid-");
-        assert_eq!(
-            edges,
-            ["mid-a:<id> > mid-b:<id>", "mid-b:<id> > mid-a:<id>"]
-        );
-        let places = advisory_tests::lock_order::order("mid-").cycles.remove(0);
-        assert!(
-            places
-                .iter()
-                .all(|edge| edge.asked.place.contains("mid_transaction.rs:")),
-            "{places:?}"
-        );
+        let known = ["mid-a:<id> > mid-b:<id>", "mid-b:<id> > mid-a:<id>"];
+        assert_eq!(edges("mid-"), known);
+        for edge in order("mid-").cycles.remove(0) {
+            assert!(edge.asked.place.contains("mid_transaction.rs:"), "{edge:?}");
+        }
     }
 }
 
@@ -226,11 +228,8 @@ async fn a_dropped_wait_closes_the_connection_and_leaves_no_waiter() {
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     let result = conn.transaction::<(), Error, _>(async |conn| {
         insert(conn, 7, "lost").await?;
-        tokio::select! {
-            biased;
-            _ = xact::lock(conn, key_of(7)) => unreachable!("it is held"),
-            () = db.until_waiting(key_of(7)) => {}
-        }
+        let waiting = xact::lock(conn, key_of(7));
+        dropped(waiting, db.until_waiting(key_of(7))).await;
         let error = insert(conn, 7, "lost").await.unwrap_err();
         Err(error.into())
     });
@@ -240,35 +239,6 @@ async fn a_dropped_wait_closes_the_connection_and_leaves_no_waiter() {
     held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
-}
-
-#[tokio::test]
-async fn a_try_in_a_transaction_is_one_round_trip() {
-    if debug_checks_are_on() {
-        return;
-    }
-    let db = database().await;
-    let proxy = Proxy::start(&db).await;
-    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
-    let mut holder = db.connect().await;
-    let held = xact::begin(&mut holder, 7).await.unwrap();
-    conn.transaction::<_, Error, _>(async |conn| {
-        for (round, key) in (0..).zip([7, 8, 7, 9]) {
-            proxy.reset();
-            assert_eq!(xact::try_lock(conn, key).await?, key != 7);
-            // Prepared once for the connection.
-            let expected = if round == 0 { 2 } else { 1 };
-            assert_eq!(proxy.round_trips(), expected, "{:#?}", proxy.queries());
-        }
-        proxy.reset();
-        let never = Request::new(7).wait(Wait::Never);
-        assert_error!(xact::lock(conn, never).await, NotAvailable);
-        assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
-        Ok(())
-    })
-    .await
-    .unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 /// A role that may not call the function.

@@ -5,10 +5,11 @@ use advisory_runtime::monitor::{
     self, Activity, Holder, HolderId, Lock, LockHolder, Locks, Names, Scope, State, Waiter,
 };
 use advisory_runtime::{Key, Mode, Request, Wait, session, xact};
-use advisory_tests::bookings::{database, key_of, run};
+use advisory_tests::bookings::{database, finish, key_of};
 use advisory_tests::futures::spawn;
 use advisory_tests::monitor::{backend, lock, look, until_waiters, waits};
-use advisory_tests::{Database, assert_matches, pid_of};
+use advisory_tests::statements::run;
+use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::{Duration, Instant};
 
@@ -28,9 +29,8 @@ async fn keys_of_both_spaces_come_back_as_they_were_given() {
         .map(Key::from)
         .to_vec();
     keys.extend([(0, 0), (0, 42), (7, -3), (-1, -1), (i32::MIN, i32::MAX)].map(Key::from));
-    let held = xact::begin(&mut conn, Request::all(keys.clone()))
-        .await
-        .unwrap();
+    let all = Request::all(keys.clone());
+    let held = xact::begin(&mut conn, all).await.unwrap();
     let seen = look(&db).await;
     keys.sort_unstable();
     let found: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
@@ -40,9 +40,7 @@ async fn keys_of_both_spaces_come_back_as_they_were_given() {
         assert_eq!(lock.waiters, []);
     }
     assert_eq!(seen.backends.len(), 1);
-    held.finish(Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    finish(held).await;
     let seen = look(&db).await;
     assert_eq!((seen.locks.len(), seen.backends.len()), (0, 0));
     assert!(seen.database.starts_with("advisory_"), "{seen:?}");
@@ -77,16 +75,14 @@ async fn a_holder_is_shown_with_all_that_it_does() {
     assert_eq!(query, "SELECT 'its last word'");
     assert_eq!(*client, None, "a socket");
     assert!(seen.sees_all);
-    held.finish(Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    finish(held).await;
 }
 
 #[tokio::test]
 async fn waiters_are_blocked_by_holders_and_earlier_waiters() {
     let db = Database::create().await;
     let (mut one, mut other) = (db.connect().await, db.connect().await);
-    let readers = [pid_of(&mut one).await, pid_of(&mut other).await];
+    let mut readers = [pid_of(&mut one).await, pid_of(&mut other).await];
     let shared = || Request::new(5).shared();
     let first = session::acquire(&mut one, shared()).await.unwrap();
     let second = session::acquire(&mut other, shared()).await.unwrap();
@@ -100,31 +96,22 @@ async fn waiters_are_blocked_by_holders_and_earlier_waiters() {
 
     let seen = look(&db).await;
     let lock = lock(&seen, 5);
-    let mut pids = readers;
-    pids.sort_unstable();
-    assert_eq!(
-        holders(lock),
-        pids.map(|pid| (HolderId::Backend(pid), Mode::Shared))
-    );
+    readers.sort_unstable();
+    let both = readers.map(|pid| (HolderId::Backend(pid), Mode::Shared));
+    assert_eq!(holders(lock), both);
     let [ahead, next] = &lock.waiters[..] else {
         panic!("{lock:?}");
     };
-    assert_eq!(
-        (ahead.pid, ahead.mode, &ahead.held_by[..]),
-        (writer, Mode::Exclusive, &pids[..])
-    );
+    assert_eq!((ahead.pid, ahead.mode), (writer, Mode::Exclusive));
+    assert_eq!(ahead.held_by, readers);
     assert!(ahead.behind.is_empty());
     // The reader is not blocked by a holder, but by the writer ahead of it.
-    assert_eq!(
-        (next.pid, next.mode, &next.held_by[..]),
-        (reader, Mode::Shared, &[][..])
-    );
+    assert_eq!((next.pid, next.mode), (reader, Mode::Shared));
+    assert!(next.held_by.is_empty());
     assert_eq!(next.behind, [writer]);
     assert!(ahead.waited >= next.waited, "{ahead:?} {next:?}");
-    assert_eq!(
-        backend(&seen, writer).waits_for.as_deref(),
-        Some("advisory")
-    );
+    let waits_for = &backend(&seen, writer).waits_for;
+    assert_eq!(waits_for.as_deref(), Some("advisory"));
 
     drop((first, second));
     for done in [writing, reading] {
@@ -138,15 +125,10 @@ async fn who_is_in_the_way_of_a_holder_is_shown_too() {
     db.run("INSERT INTO booking VALUES (1, 'Ada')").await;
     let (mut row, mut holder, mut waiter) =
         (db.connect().await, db.connect().await, db.connect().await);
-    let pids = [
-        pid_of(&mut row).await,
-        pid_of(&mut holder).await,
-        pid_of(&mut waiter).await,
-    ];
-    run(&mut row, "BEGIN").await;
-    run(&mut row, "UPDATE booking SET guest = 'Bob'").await;
-    run(&mut holder, "BEGIN").await;
-    run(&mut holder, "SELECT pg_advisory_xact_lock(5)").await;
+    let (by_row, by_holder) = (pid_of(&mut row).await, pid_of(&mut holder).await);
+    let by_waiter = pid_of(&mut waiter).await;
+    run(&mut row, "BEGIN; UPDATE booking SET guest = 'Bob'").await;
+    run(&mut holder, "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
     let held = waits(holder, "UPDATE booking SET guest = 'Eve'");
     until_waiters(&db, 1).await;
     let waiting = waits(waiter, "SELECT pg_advisory_xact_lock(5)");
@@ -156,18 +138,14 @@ async fn who_is_in_the_way_of_a_holder_is_shown_too() {
     let [Waiter { pid, held_by, .. }] = &lock(&seen, 5).waiters[..] else {
         panic!("{seen:?}");
     };
-    assert_eq!((*pid, &held_by[..]), (pids[2], &pids[1..2]));
-    let stuck = backend(&seen, pids[1]);
+    assert_eq!((*pid, &held_by[..]), (by_waiter, &[by_holder][..]));
+    let stuck = backend(&seen, by_holder);
     assert_eq!(stuck.waits_for.as_deref(), Some("transactionid"));
-    assert_eq!(stuck.blocked_by, pids[..1]);
-    let cause = backend(&seen, pids[0]);
-    assert_matches!(
-        &cause.activity,
-        Activity::Visible {
-            state: State::IdleInTransaction,
-            ..
-        }
-    );
+    assert_eq!(stuck.blocked_by, [by_row]);
+    let Activity::Visible { state, .. } = &backend(&seen, by_row).activity else {
+        panic!("{seen:?}");
+    };
+    assert_eq!(*state, State::IdleInTransaction);
     assert_eq!(seen.backends.len(), 3);
 
     drop(row);
@@ -180,22 +158,15 @@ async fn who_is_in_the_way_of_a_holder_is_shown_too() {
 async fn another_databases_locks_are_not_shown() {
     let (db, other) = (Database::create().await, Database::create().await);
     let (mut ours, mut theirs) = (db.connect().await, other.connect().await);
-    run(
-        &mut ours,
-        "SELECT pg_advisory_lock(5), pg_advisory_lock(5, 6)",
-    )
-    .await;
-    run(
-        &mut theirs,
-        "SELECT pg_advisory_lock(5), pg_advisory_lock(7)",
-    )
-    .await;
+    let two = "SELECT pg_advisory_lock(5), pg_advisory_lock(5, 6)";
+    run(&mut ours, two).await;
+    let two = "SELECT pg_advisory_lock(5), pg_advisory_lock(7)";
+    run(&mut theirs, two).await;
     let seen = look(&db).await;
     let keys: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
     assert_eq!(keys, [Key::BigInt(5), Key::IntInt(5, 6)]);
-    let pid = pid_of(&mut ours).await;
     assert_eq!(lock(&seen, 5).holders.len(), 1);
-    assert_eq!(seen.backends[0].pid, pid);
+    assert_eq!(seen.backends[0].pid, pid_of(&mut ours).await);
     assert_eq!(look(&other).await.locks.len(), 2);
 }
 
@@ -236,9 +207,7 @@ async fn each_look_inside_one_transaction_is_new() {
 async fn a_look_takes_no_lock_and_waits_for_none() {
     let db = database().await;
     let (mut holder, mut watcher) = (db.connect().await, db.connect().await);
-    let held = xact::begin(&mut holder, Request::new(key_of(7)).wait(Wait::Never))
-        .await
-        .unwrap();
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     run(&mut watcher, "SET lock_timeout = '10s'").await;
     let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
     assert_eq!(seen.locks.len(), 1);
@@ -261,13 +230,9 @@ async fn an_advisory_lock_of_an_extension_is_not_of_the_program() {
     let (mut extension, mut holder, mut bystander) =
         (db.connect().await, db.connect().await, db.connect().await);
     let pids = [pid_of(&mut extension).await, pid_of(&mut holder).await];
-    for (conn, statement) in [
-        (&mut extension, "BEGIN; SELECT pg_advisory_xact_lock(1, 2)"),
-        (&mut holder, "BEGIN; SELECT pg_advisory_xact_lock(5)"),
-        (&mut bystander, "BEGIN; SELECT pg_advisory_xact_lock(3, 4)"),
-    ] {
-        conn.batch_execute(statement).await.unwrap();
-    }
+    run(&mut extension, "BEGIN; SELECT pg_advisory_xact_lock(1, 2)").await;
+    run(&mut holder, "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    run(&mut bystander, "BEGIN; SELECT pg_advisory_xact_lock(3, 4)").await;
     let held = waits(holder, "SELECT pg_advisory_xact_lock(1, 2)");
     until_waiters(&db, 1).await;
 
@@ -356,10 +321,8 @@ async fn a_session_level_lock_is_at_least_as_old_as_its_idle_time() {
     db.until_active("pg_sleep(60)").await;
     let seen = look(&db).await;
     let found = holder(&seen, 5);
-    assert_eq!(
-        (&found.id, found.held_at_least),
-        (&HolderId::Backend(pid), None)
-    );
+    assert_eq!(found.id, HolderId::Backend(pid));
+    assert_eq!(found.held_at_least, None);
     assert!(
         matches!(&backend(&seen, pid).activity, Activity::Visible { state, .. } if *state == State::Active)
     );

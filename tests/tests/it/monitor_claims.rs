@@ -62,16 +62,8 @@ async fn a_row_that_is_claimed_forever_is_listed_with_the_others() {
         panic!("{rows:?}")
     };
     assert!(is_the_row(std::slice::from_ref(one)), "{one:?}");
-    assert_eq!(
-        (&*expired.key, expired.remaining),
-        ("9", Duration::ZERO),
-        "{expired:?}"
-    );
-    assert_eq!(
-        (&*forever.key, forever.remaining),
-        ("8", Duration::MAX),
-        "{forever:?}"
-    );
+    let others = [expired, forever].map(|row| (&*row.key, row.remaining));
+    assert_eq!(others, [("9", Duration::ZERO), ("8", Duration::MAX)]);
 }
 
 #[tokio::test]

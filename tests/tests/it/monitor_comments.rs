@@ -2,9 +2,9 @@
 
 use advisory_runtime::monitor::{Activity, Certainty, HolderId, Names, keys_of};
 use advisory_runtime::{Error, Key, LockKey, session};
-use advisory_tests::bookings::run;
-use advisory_tests::lock_names::{BOOKING, called, names, pattern, send, take, take_as};
+use advisory_tests::lock_names::{BOOKING, called, names, pattern, take, take_as};
 use advisory_tests::monitor::{backend, lock, look, look_with, waits};
+use advisory_tests::statements::run;
 use advisory_tests::{Database, pid_of};
 
 /// The message of a locked call after its comment, and the key that it requests.
@@ -54,10 +54,10 @@ async fn every_locked_calls_message_names_its_lock() {
             let mut conn = db.connect().await;
             let pid = pid_of(&mut conn).await;
             if statements.starts_with("SAVEPOINT") || statements.contains("try") {
-                send(&mut conn, "BEGIN").await;
+                run(&mut conn, "BEGIN").await;
             }
             let message = format!("/*advisory:{BOOKING}*/{separator}{statements}");
-            send(&mut conn, &message).await;
+            run(&mut conn, &message).await;
             let seen = look_with(&db, &names()).await;
             let held = lock(&seen, key);
             assert_eq!(called(held), [(Certainty::Likely, BOOKING)], "{message}");
@@ -82,10 +82,9 @@ async fn a_holder_whose_body_runs_statements_is_named_by_its_waiters() {
     assert_eq!(called(lock(&seen, 6)), [(Certainty::Likely, "free:<x>")]);
     run(&mut holder, "SELECT 'the body'").await;
     let seen = look_with(&db, &names()).await;
-    assert_eq!(
-        (called(lock(&seen, 5)), called(lock(&seen, 6))),
-        (vec![], vec![])
-    );
+    for key in [5, 6] {
+        assert_eq!(called(lock(&seen, key)), [], "{key}");
+    }
     assert_eq!(backend(&seen, pid).comment, None);
 
     let message = format!("/*advisory:{BOOKING}*/;SELECT pg_catalog.pg_advisory_lock(5)");
@@ -107,10 +106,8 @@ async fn who_waits_for_one_of_several_locks_names_the_others_too() {
     take(&mut holder, "5), pg_advisory_lock(6").await;
     run(&mut holder, "SELECT 'the body'").await;
     let asked = "SELECT pg_catalog.pg_advisory_lock(5),pg_catalog.pg_advisory_lock(6)";
-    let waiting = waits(
-        db.connect().await,
-        format!("/*advisory:{BOOKING}*/;{asked}"),
-    );
+    let message = format!("/*advisory:{BOOKING}*/;{asked}");
+    let waiting = waits(db.connect().await, message);
     db.until_waiting(5).await;
     let seen = look_with(&db, &names()).await;
     for key in [5, 6] {
@@ -137,7 +134,7 @@ async fn a_comment_names_no_lock_that_its_query_does_not_ask_for() {
         "/*shop:a:<x>*/SELECT pg_advisory_lock(5)",
     ] {
         let mut conn = db.connect().await;
-        send(&mut conn, message).await;
+        run(&mut conn, message).await;
         let seen = look(&db).await;
         assert_eq!(called(lock(&seen, 5)), [], "{message}");
         db.terminate(pid_of(&mut conn).await).await;

@@ -69,10 +69,8 @@ async fn without_pg_monitor_waits_are_seen_but_not_queries_or_names() {
         assert_eq!(*needs, "pg_monitor");
     }
     let waiter = &lock(&seen, 5).waiters[0];
-    assert_eq!(
-        (waiter.pid, &waiter.held_by[..]),
-        (awaited_by, &[held_by][..])
-    );
+    assert_eq!(waiter.pid, awaited_by);
+    assert_eq!(waiter.held_by, [held_by]);
     assert!(waiter.waited > Duration::ZERO);
     // The names are in the queries, unless the caller knows the key.
     assert_eq!(called(&seen), [""; 0]);
@@ -80,10 +78,8 @@ async fn without_pg_monitor_waits_are_seen_but_not_queries_or_names() {
     let seen = monitor::locks(&mut conn, &known).await.unwrap();
     assert_eq!(called(&seen), ["5"]);
     let seen = look_as(&mut connect_as(&db, &app).await).await;
-    assert_eq!(
-        (seen.sees_all, called(&seen)),
-        (false, vec!["a:<x>".into()])
-    );
+    assert!(!seen.sees_all);
+    assert_eq!(called(&seen), ["a:<x>"]);
 
     for enough in ["pg_monitor", "pg_read_all_stats"] {
         db.run(&format!("GRANT {enough} TO {watcher}")).await;
@@ -119,25 +115,19 @@ async fn a_waiter_is_cancelled_and_a_terminated_holder_releases() {
     let seen = look(&db).await;
 
     let waits = backend(&seen, awaited_by).clone();
-    assert_eq!(
-        monitor::cancel(&mut conn, &waits).await.unwrap(),
-        Signal::Done
-    );
+    let cancelled = monitor::cancel(&mut conn, &waits).await;
+    assert_eq!(cancelled.unwrap(), Signal::Done);
     let mut waiter = waiting.await.unwrap();
     run(&mut waiter, "SELECT 1").await;
     db.until_no_waiters(5).await;
 
     // A session-level lock outlives a cancelled statement.
     let holds = backend(&seen, held_by).clone();
-    assert_eq!(
-        monitor::cancel(&mut conn, &holds).await.unwrap(),
-        Signal::Done
-    );
+    let cancelled = monitor::cancel(&mut conn, &holds).await;
+    assert_eq!(cancelled.unwrap(), Signal::Done);
     assert_eq!(look(&db).await.locks.len(), 1);
-    assert_eq!(
-        monitor::terminate(&mut conn, &holds).await.unwrap(),
-        Signal::Done
-    );
+    let terminated = monitor::terminate(&mut conn, &holds).await;
+    assert_eq!(terminated.unwrap(), Signal::Done);
     assert_eq!(look(&db).await.locks, []);
     for again in [
         monitor::terminate(&mut conn, &holds).await,

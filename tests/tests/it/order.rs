@@ -5,11 +5,11 @@
 #![cfg(debug_assertions)]
 
 use crate::calls::locked;
-use advisory_runtime::inventory::{Edge, lock_order};
-use advisory_runtime::{Error, LockKey, Request, Wait, advisory_lock, blocking, session, xact};
-use advisory_tests::bookings::execute;
+use advisory_runtime::inventory::{Edge, assert_lock_order, lock_order};
+use advisory_runtime::{LockKey, Request, Wait, advisory_lock, blocking, session, xact};
+use advisory_tests::bookings::{execute, finish};
 use advisory_tests::lock_order::{edges, order};
-use advisory_tests::{Database, Proxy, share_template};
+use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -29,17 +29,13 @@ async fn two_orders_are_reported_even_if_nothing_waited() {
     ab_b_then_a(&mut conn, 1).await.unwrap();
     let cycles = order("ab-").cycles;
     assert_eq!(cycles.len(), 1, "{cycles:?}");
-    let told = std::panic::catch_unwind(advisory_runtime::inventory::assert_lock_order);
+    let told = std::panic::catch_unwind(assert_lock_order);
     let told = *told.unwrap_err().downcast::<String>().unwrap();
     let here = |function: &str| {
-        let text = include_str!("order.rs");
-        let at = text
-            .lines()
-            .position(|line| line.starts_with(&format!("locked!({function}(")));
-        format!(
-            "by `{function}` (tests/tests/it/order.rs:{})",
-            at.unwrap() + 1
-        )
+        let site = format!("locked!({function}(");
+        let mut lines = include_str!("order.rs").lines();
+        let at = lines.position(|line| line.starts_with(&site)).unwrap() + 1;
+        format!("by `{function}` (tests/tests/it/order.rs:{at})")
     };
     for part in [
         "`ab-a:<id>` → `ab-b:<id>`",
@@ -239,6 +235,21 @@ async fn the_server_is_asked_only_inside_diesels_own_transaction() {
     assert_eq!(proxy.round_trips(), 8, "{:#?}", proxy.queries());
 }
 
+const RECORD: &str = "ADVISORY_LOCK_ORDER";
+
+/// What so many processes, each with only this test, append to a new file.
+async fn recorded(name: &str, test: &str, processes: u32) -> String {
+    let file = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+    // From an earlier, failed process with the same number.
+    drop(std::fs::remove_file(&file));
+    for _ in 0..processes {
+        crate::observers::again(&[test], RECORD, &file).await;
+    }
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    lines
+}
+
 #[advisory_lock(key = "alone")]
 async fn alone(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     _ = conn;
@@ -247,48 +258,24 @@ async fn alone(conn: &mut AsyncPgConnection) -> QueryResult<()> {
 
 #[tokio::test]
 async fn a_process_without_nested_locks_leaves_an_empty_record() {
-    const ALONE: &str = "ADVISORY_TEST_IS_ALONE";
-    let db = Database::create().await;
-    if std::env::var_os(ALONE).is_some() {
+    const FILE: &str = "advisory-no-order";
+    if std::env::var(RECORD).is_ok_and(|file| file.contains(FILE)) {
+        let db = Database::create().await;
         return alone(&mut db.connect().await).await.unwrap();
     }
-    let file = std::env::temp_dir().join(format!("advisory-no-order-{}", std::process::id()));
-    drop(std::fs::remove_file(&file));
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    share_template(&mut child);
-    let ran = child
-        .args([
-            "--exact",
-            "order::a_process_without_nested_locks_leaves_an_empty_record",
-        ])
-        .envs([
-            (ALONE, "yes".as_ref()),
-            ("ADVISORY_LOCK_ORDER", file.as_os_str()),
-        ])
-        .output()
-        .unwrap();
-    assert!(ran.status.success(), "{ran:?}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
-    std::fs::remove_file(&file).unwrap();
+    let this = "order::a_process_without_nested_locks_leaves_an_empty_record";
+    assert_eq!(recorded(FILE, this, 1).await, "");
 }
 
 #[tokio::test]
 async fn each_process_appends_its_records_to_the_given_file() {
-    let file = std::env::temp_dir().join(format!("advisory-lock-order-{}", std::process::id()));
-    // From an earlier, failed process with the same number.
-    drop(std::fs::remove_file(&file));
-    for _ in 0..2 {
-        let orders = "order::two_orders_are_reported_even_if_nothing_waited";
-        crate::observers::again(&[orders], "ADVISORY_LOCK_ORDER", &file).await;
-    }
-    let lines = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
-    let edges: Vec<_> = lines
+    let orders = "order::two_orders_are_reported_even_if_nothing_waited";
+    let lines = recorded("advisory-lock-order", orders, 2).await;
+    let held = lines
         .lines()
-        .map(|line| Edge::decode(line).unwrap())
-        .collect();
-    let held: Vec<&str> = edges.iter().map(|edge| edge.held.lock.as_str()).collect();
-    assert_eq!(held, ["ab-a:<id>", "ab-b:<id>", "ab-a:<id>", "ab-b:<id>"]);
+        .map(|line| Edge::decode(line).unwrap().held.lock);
+    let known = ["ab-a:<id>", "ab-b:<id>", "ab-a:<id>", "ab-b:<id>"];
+    assert_eq!(held.collect::<Vec<_>>(), known);
 }
 
 /// A call that locks two rows, one after the other, under its own lock.
@@ -446,12 +433,10 @@ async fn a_lock_taken_by_hand_is_held_until_it_is_released() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     let mut held = session::acquire(&mut conn, 424_243).await.unwrap();
-    let inner = xact::begin(held.conn(), Request::new(424_244).wait(Wait::Never))
-        .await
-        .unwrap();
-    inner.finish(Ok::<_, Error>(())).await.unwrap();
+    let never = Request::new(424_244).wait(Wait::Never);
+    finish(xact::begin(held.conn(), never).await.unwrap()).await;
     by_hand(held.conn(), 1).await.unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(held).await;
     by_hand(&mut conn, 1).await.unwrap();
     let numbers = lock_order().edges;
     let under = numbers

@@ -7,7 +7,7 @@ use advisory_tests::leases::database;
 use advisory_tests::lock_order::{edges, order};
 use advisory_tests::{assert_matches, debug_checks_are_on};
 use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use std::time::Duration;
 
 #[advisory_lease(key = "mixed-lease:<id>", pool = pool, name = "mixed-lease")]
@@ -32,12 +32,8 @@ async fn leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     Ok(())
 }
 
-async fn lent(
-    pool: &Pool<AsyncPgConnection>,
-) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
-    pool.get()
-        .await
-        .map_err(|error| PoolError::new(error).into())
+async fn lent(pool: &Pool<AsyncPgConnection>) -> Result<Object<AsyncPgConnection>, PoolError> {
+    pool.get().await.map_err(PoolError::new)
 }
 
 #[tokio::test]
@@ -50,8 +46,7 @@ async fn a_lease_and_a_lock_have_an_order() {
     locked_then_leased(&pool, 1).await.unwrap();
     let cycles = order("mixed-").cycles;
     assert_eq!(cycles.len(), 1);
-    let ends = cycles[0].iter().map(|edge| &edge.held);
-    for end in ends {
+    for end in cycles[0].iter().map(|edge| &edge.held) {
         assert_eq!(end.is_lease, end.lock.starts_with("mixed-lease"));
         assert!(end.place.contains("order_leases.rs:"), "{end:?}");
     }
@@ -83,11 +78,8 @@ async fn a_task_that_waits_for_its_own_lease_is_reported() {
         let error = twice(&leases, &leases, 1, wait).await.unwrap_err();
         assert_matches!(error, Error::SelfDeadlock { .. });
     }
-    assert_eq!(
-        leases.list().await.unwrap(),
-        [],
-        "the outer one is released"
-    );
+    let left = leases.list().await.unwrap();
+    assert_eq!(left, [], "the outer one is released");
 }
 
 #[tokio::test]

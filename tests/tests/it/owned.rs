@@ -23,10 +23,8 @@ fn never(key: i64) -> Request {
 #[tokio::test]
 async fn owned_lock_ends_with_the_result_of_its_work() {
     let db = database().await;
-    let failed = own(&db, 7)
-        .await
-        .finish(Err::<(), _>(Work::Failed("no room")))
-        .await;
+    let lock = own(&db, 7).await;
+    let failed = lock.finish(Err::<(), _>(Work::Failed("no room"))).await;
     assert_eq!(failed.err(), Some(Work::Failed("no room")));
     db.until_no_locks().await;
     // The error is not replaced by that of a lost lock.
@@ -55,20 +53,17 @@ impl From<Error> for Work {
     }
 }
 
-async fn own(db: &Database, key: i64) -> OwnedLockGuard<AsyncPgConnection> {
-    let lock = session::acquire_owned(db.connect().await, key).await;
+async fn own(db: &Database, request: impl Into<Request>) -> OwnedLockGuard<AsyncPgConnection> {
+    let lock = session::acquire_owned(db.connect().await, request).await;
     lock.unwrap()
 }
 
 #[tokio::test]
 async fn owned_lock_moves_to_a_task_and_gives_its_connection_back() {
-    fn is_free<T: Send + 'static>(value: T) -> T {
-        value
-    }
     let db = database().await;
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
-    let mut lock = is_free(session::acquire_owned(conn, 7).await.unwrap());
+    let mut lock = session::acquire_owned(conn, 7).await.unwrap();
     assert_eq!(lock.info().key(), 7.into());
     assert_eq!(format!("{lock:?}"), "OwnedLockGuard { lock: \"7\", .. }");
     run(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')").await;
@@ -136,9 +131,8 @@ async fn a_dropped_lock_closes_its_connection() {
     let deadpool = db.deadpool(1);
     let bb8 = db.bb8(1).await;
     for round in 0..3 {
-        let mut lock = session::acquire_owned(deadpool.get().await.unwrap(), 7)
-            .await
-            .unwrap();
+        let conn = deadpool.get().await.unwrap();
+        let mut lock = session::acquire_owned(conn, 7).await.unwrap();
         let pid = pid_of(lock.conn()).await;
         if round == 2 {
             run(lock.conn(), "BEGIN").await;
@@ -149,9 +143,8 @@ async fn a_dropped_lock_closes_its_connection() {
         drop(xact::begin(&mut next, 7).await.unwrap());
         until_ended(&db, pid, "a drop").await;
 
-        let mut lock = session::acquire_owned(bb8.get_owned().await.unwrap(), 8)
-            .await
-            .unwrap();
+        let conn = bb8.get_owned().await.unwrap();
+        let mut lock = session::acquire_owned(conn, 8).await.unwrap();
         let pid = pid_of(lock.conn()).await;
         drop(lock);
         let mut next = bb8.get().await.unwrap();
@@ -161,9 +154,8 @@ async fn a_dropped_lock_closes_its_connection() {
     db.until_no_locks().await;
 
     // A release restores them.
-    let mut lock = session::acquire_owned(deadpool.get().await.unwrap(), 7)
-        .await
-        .unwrap();
+    let conn = deadpool.get().await.unwrap();
+    let mut lock = session::acquire_owned(conn, 7).await.unwrap();
     let pid = pid_of(lock.conn()).await;
     drop(lock.finish(Ok::<_, Error>(())).await.unwrap());
     assert_eq!(pid_of(&mut deadpool.get().await.unwrap()).await, pid);
@@ -198,20 +190,12 @@ async fn a_dropped_acquisition_leaves_no_waiter_and_no_lock() {
 #[tokio::test]
 async fn lost_resolves_when_the_connection_ends() {
     let db = database().await;
-    let with_task = {
-        let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
-        AsyncPgConnection::try_from_client_and_connection(client, connection).await
-    };
-    let without_task = {
-        let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
-        spawn(connection);
-        AsyncPgConnection::try_from(client).await
-    };
-    let conns = [
-        db.connect().await,
-        with_task.unwrap(),
-        without_task.unwrap(),
-    ];
+    let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
+    let with_task = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
+    let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
+    spawn(connection);
+    let without_task = AsyncPgConnection::try_from(client).await.unwrap();
+    let conns = [db.connect().await, with_task.unwrap(), without_task];
     for (key, conn) in (1..).zip(conns) {
         let mut lock = session::acquire_owned(conn, key).await.unwrap();
         let pid = pid_of(lock.conn()).await;
@@ -222,8 +206,7 @@ async fn lost_resolves_when_the_connection_ends() {
         let ((), ()) = tokio::join!(lock.lost(), db.terminate(pid));
         lock.lost().await;
         assert_error!(lock.check().await, LockLost);
-        let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
-        assert_error!(error, LockLost);
+        assert_error!(lock.finish(Ok::<_, Error>(())).await, LockLost);
     }
     db.until_no_locks().await;
 }
@@ -266,9 +249,7 @@ async fn check_says_whether_this_session_holds_every_key() {
         Request::all([7, 8]),
         Request::all([-7, i64::MIN]).shared(),
     ] {
-        let mut lock = session::acquire_owned(db.connect().await, request)
-            .await
-            .unwrap();
+        let mut lock = own(&db, request).await;
         lock.check().await.unwrap();
         run(lock.conn(), "BEGIN").await;
         lock.check().await.unwrap();
@@ -278,13 +259,10 @@ async fn check_says_whether_this_session_holds_every_key() {
         lock.check().await.unwrap();
         run(lock.conn(), "SELECT pg_advisory_unlock_all()").await;
         assert_error!(lock.check().await, LockLost);
-        let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
-        assert_error!(error, LockLost);
+        assert_error!(lock.finish(Ok::<_, Error>(())).await, LockLost);
     }
     // One of two keys.
-    let mut lock = session::acquire_owned(db.connect().await, Request::all([7, 8]))
-        .await
-        .unwrap();
+    let mut lock = own(&db, Request::all([7, 8])).await;
     run(lock.conn(), "SELECT pg_advisory_unlock(8)").await;
     assert_error!(lock.check().await, LockLost);
     drop(lock);
@@ -304,13 +282,10 @@ async fn each_of_several_permits_is_checked_and_released() {
     let request = || never(7).permits(2);
     let mut locks = Vec::new();
     for _ in 0..2 {
-        let lock = session::acquire_owned(db.connect().await, request()).await;
-        locks.push(lock.unwrap());
+        locks.push(own(&db, request()).await);
     }
-    let failed = session::acquire_owned(db.connect().await, request())
-        .await
-        .unwrap_err();
-    assert!(failed.error.is_busy(), "{failed:?}");
+    let refused = session::acquire_owned(db.connect().await, request()).await;
+    assert_error!(refused.unwrap_err().error, NotAvailable);
     for lock in &mut locks {
         lock.check().await.unwrap();
     }
@@ -324,13 +299,10 @@ async fn each_of_several_permits_is_checked_and_released() {
 async fn a_release_of_a_lock_that_was_held_too_long_says_so() {
     let db = database().await;
     let request = Request::new(7).max_hold(Duration::from_millis(1));
-    let mut lock = session::acquire_owned(db.connect().await, request)
-        .await
-        .unwrap();
+    let mut lock = own(&db, request).await;
     // The server ends the session of a client that stalls for a second.
     drop(execute(lock.conn(), "SELECT pg_sleep(0.01)").await);
-    let error = lock.finish(Ok::<_, Error>(())).await.err().unwrap();
-    assert_error!(error, HoldExceeded);
+    assert_error!(lock.finish(Ok::<_, Error>(())).await, HoldExceeded);
     db.until_no_locks().await;
 }
 
@@ -360,14 +332,9 @@ async fn a_body_can_check_its_lock() {
     let mut conn = db.connect().await;
     checked(&mut conn, 7, false).await.unwrap();
     checked_xact(&mut conn, 7, false).await.unwrap();
-    for error in [
-        checked(&mut conn, 7, true).await.unwrap_err(),
-        checked_xact(&mut db.connect().await, 7, true)
-            .await
-            .unwrap_err(),
-    ] {
-        assert_error!(error, LockLost);
-    }
+    assert_error!(checked(&mut conn, 7, true).await, LockLost);
+    let mut conn = db.connect().await;
+    assert_error!(checked_xact(&mut conn, 7, true).await, LockLost);
     db.until_no_locks().await;
 }
 
@@ -382,7 +349,7 @@ async fn works<P: Pool>(pool: &P) {
 }
 
 async fn between_two_tries<P: Pool + 'static>(db: &Database, pool: &P) {
-    let holder = session::acquire_owned(db.connect().await, 7).await.unwrap();
+    let holder = own(db, 7).await;
     let waiting = session::acquire_from(pool, Request::new(7).poll(HOUR));
     dropped(waiting, async {
         until_tried(db).await;
@@ -420,7 +387,7 @@ async fn between_two_tries_the_pool_has_the_connection() {
 
 /// The call is dropped after each of its polls, with the lock free and with the lock held.
 async fn dropped_at_each_poll<P: Pool + 'static>(db: &Database, pool: &P) {
-    let holder = session::acquire_owned(db.connect().await, 7).await.unwrap();
+    let holder = own(db, 7).await;
     // A refused try has fewer polls than this, and a successful one ends the call.
     for (key, most) in [(7, 16), (8, 60)] {
         let mut was_ready = false;
@@ -455,18 +422,12 @@ async fn a_dropped_call_leaves_no_lock_and_a_pool_that_works() {
 
 #[tokio::test]
 async fn it_is_owned_and_waits_as_long_as_the_request_says() {
-    fn is_free<T: Send + 'static>(value: T) -> T {
-        value
-    }
     let db = database().await;
     let pool = db.bb8(2).await;
-    let lock = {
-        let pool = pool.clone();
-        let task = spawn(async move { session::acquire_from(&pool, 7).await });
-        is_free(task.await.unwrap().unwrap())
-    };
-    let never = Request::new(7).wait(Wait::Never);
-    assert_error!(session::acquire_from(&pool, never).await, NotAvailable);
+    let other = pool.clone();
+    let task = spawn(async move { session::acquire_from(&other, 7).await });
+    let lock = task.await.unwrap().unwrap();
+    assert_error!(session::acquire_from(&pool, never(7)).await, NotAvailable);
     let short = Request::new(7).wait(10 * SOON).poll(SOON);
     assert_error!(session::acquire_from(&pool, short.clone()).await, TimedOut);
     let many = session::acquire_from(&pool, Request::all([8, 9]).shared()).await;
@@ -481,13 +442,13 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
 async fn a_blocking_pool_has_the_connection_between_two_tries() {
     let db = database().await;
     let pool = db.r2d2(1);
-    let holder = session::acquire_owned(db.connect().await, 7).await.unwrap();
+    let holder = own(&db, 7).await;
     let (mut waiting, other) = (Vec::new(), pool.clone());
     // Two that wait, on one connection.
-    for key in [7, 7] {
+    for _ in 0..2 {
         let pool: r2d2::Pool<_> = pool.clone();
         waiting.push(spawn_blocking(move || {
-            let lock = blocking::session::acquire_from(&pool, Request::new(key).poll(SOON))?;
+            let lock = blocking::session::acquire_from(&pool, Request::new(7).poll(SOON))?;
             lock.finish(Ok::<_, Error>(())).map(drop)
         }));
     }
@@ -502,13 +463,12 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
     }
     db.until_no_locks().await;
     let second = db.r2d2(1);
-    let never = spawn_blocking(move || {
+    let missed = spawn_blocking(move || {
         let lock = blocking::session::acquire_from(&pool, 9).unwrap();
-        let never = Request::new(9).wait(Wait::Never);
-        let missed = blocking::session::acquire_from(&second, never);
+        let missed = blocking::session::acquire_from(&second, never(9));
         (missed.map(drop).unwrap_err(), lock)
     });
-    let (error, lock) = never.await.unwrap();
+    let (error, lock) = missed.await.unwrap();
     assert_error!(error, NotAvailable);
     spawn_blocking(move || drop(lock)).await.unwrap();
     db.until_no_locks().await;

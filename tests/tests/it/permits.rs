@@ -6,8 +6,9 @@ use advisory_runtime::monitor::{self, Certainty, Names};
 use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
-use advisory_tests::bookings::{database, execute, run};
+use advisory_tests::bookings::{database, execute, finish, run};
 use advisory_tests::futures::{spawn, spawn_blocking};
+use advisory_tests::lock_names::site;
 use advisory_tests::permits::{PERMITS, held};
 use advisory_tests::polls::until_missed;
 use advisory_tests::{Database, Proxy, assert_error, blocking, pid_of};
@@ -42,25 +43,14 @@ async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
             guards.push(guard);
         }
         assert_eq!(held(&db).await, PERMITS, "{scope}");
-        for refused in [
-            xact::begin(&mut other, request.clone()).await.map(drop),
-            session::acquire(&mut other, request.clone())
-                .await
-                .map(drop),
-            // The first of them is the key itself.
-            xact::begin(&mut other, Request::new(42).wait(Wait::Never))
-                .await
-                .map(drop),
-        ] {
-            assert_error!(refused, NotAvailable);
+        // The first of them is the key itself.
+        for request in [request, Request::new(42).wait(Wait::Never)] {
+            let refused = session::acquire(&mut other, request.clone()).await;
+            assert_error!(refused.map(drop), NotAvailable);
+            assert_error!(xact::begin(&mut other, request).await, NotAvailable);
         }
         for left in (0..3).rev() {
-            guards
-                .pop()
-                .unwrap()
-                .finish(Ok::<_, Error>(()))
-                .await
-                .unwrap();
+            finish(guards.pop().unwrap()).await;
             assert_eq!(held(&db).await.len(), left, "{scope}");
         }
     }
@@ -81,11 +71,8 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
             guard.finish(Ok::<_, Error>(())).await
         });
         until_missed(&db, pid).await;
-        run(
-            &mut holder,
-            &format!("SELECT pg_advisory_unlock({released})"),
-        )
-        .await;
+        let release = format!("SELECT pg_advisory_unlock({released})");
+        run(&mut holder, &release).await;
         call.await.unwrap().unwrap();
     }
     db.until_quiet().await;
@@ -98,11 +85,9 @@ async fn a_try_begins_at_a_random_permit() {
     let mut conn = db.connect().await;
     let mut keys = HashSet::new();
     for _ in 0..100 {
-        let guard = xact::begin(&mut conn, Request::new(42).permits(3))
-            .await
-            .unwrap();
+        let guard = xact::begin(&mut conn, Request::new(42).permits(3)).await;
         keys.extend(held(&db).await);
-        guard.finish(Ok::<_, Error>(())).await.unwrap();
+        finish(guard.unwrap()).await;
     }
     assert_eq!(keys.len(), 3, "{keys:?}");
 }
@@ -138,21 +123,18 @@ async fn a_permit_is_not_a_witness_and_is_for_one_key() {
     let db = database().await;
     let mut conn = db.connect().await;
     let job = JobLock { kind: 7 };
-    let mut guard = xact::begin(&mut conn, Request::new(&job).permits(2))
-        .await
-        .unwrap();
+    let two = Request::new(&job).permits(2);
+    let mut guard = xact::begin(&mut conn, two).await.unwrap();
     assert_error!(guard.holding(&job), NotHeld);
     assert_error!(guard.holding_shared(&job), NotHeld);
-    guard.finish(Ok::<_, Error>(())).await.unwrap();
+    finish(guard).await;
     let several = Request::all([1, 2]).permits(2);
     let error = xact::begin(&mut conn, several).await.unwrap_err();
     assert_error!(error, TooManyKeys { keys, max, .. } if [*keys, *max] == [2, 1]);
     assert!(!error.to_string().contains("max_keys"), "{error}");
     // One permit is an ordinary lock.
-    let guard = xact::begin(&mut conn, Request::new(&job).permits(1))
-        .await
-        .unwrap();
-    guard.finish(Ok::<_, Error>(())).await.unwrap();
+    let one = Request::new(&job).permits(1);
+    finish(xact::begin(&mut conn, one).await.unwrap()).await;
     db.until_quiet().await;
 }
 
@@ -205,11 +187,9 @@ async fn an_expression_says_how_many_may_hold_it() {
         let error = exporting.export(&mut conn, &mut []).await.unwrap_err();
         let refused = i128::from(limit);
         assert_error!(error, InvalidPermits { permits, .. } if *permits == refused);
-        let text = error.to_string();
-        assert!(
-            text.contains(&limit.to_string()) && text.contains("1000"),
-            "{text}"
-        );
+        for number in [limit, 1_000] {
+            assert!(error.to_string().contains(&number.to_string()), "{error}");
+        }
     }
     let url = db.url().to_owned();
     let blocking = move || export_blocking(&mut PgConnection::establish(&url).unwrap());
@@ -218,25 +198,17 @@ async fn an_expression_says_how_many_may_hold_it() {
     // A later call of the request's method replaces an earlier one.
     for refused in [0_u128, u128::MAX] {
         let request = Request::new(42).permits(refused);
-        let error = session::acquire(&mut conn, request.clone())
-            .await
-            .unwrap_err();
-        assert_error!(error, InvalidPermits);
-        let guard = session::acquire(&mut conn, request.permits(2))
-            .await
-            .unwrap();
-        guard.finish(Ok::<_, Error>(())).await.unwrap();
+        let refused = session::acquire(&mut conn, request.clone()).await;
+        assert_error!(refused.map(drop), InvalidPermits);
+        let taken = session::acquire(&mut conn, request.permits(2)).await;
+        finish(taken.unwrap()).await;
     }
     let sites = inventory::sites().unwrap();
-    let permits = |function: &str| {
+    for (function, shown) in [("export", "self.limit"), ("export_blocking", "LIMIT")] {
         let mut sites = sites.iter();
-        let site = sites.find(|site| site.function == function);
-        site.and_then(|site| site.permits.clone())
-            .unwrap()
-            .to_string()
-    };
-    assert_eq!(permits("export"), "self.limit");
-    assert_eq!(permits("export_blocking"), "LIMIT");
+        let site = sites.find(|site| site.function == function).unwrap();
+        assert_eq!(site.permits.as_ref().unwrap().to_string(), shown);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,23 +255,17 @@ async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
 #[tokio::test]
 async fn each_permit_has_the_name_of_its_lock_in_the_live_view() {
     let db = Database::create().await;
-    let site = |permits| Site {
-        kind: "fn".into(),
-        written: vec!["42".into()],
-        keys: vec!["number 42".into()],
-        derivation: "sha256".into(),
-        scope: "session".into(),
-        permits: Some(permits),
-        function: "export".into(),
-        ..Site::default()
-    };
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     for key in PERMITS {
         let lock = format!("SELECT pg_advisory_lock({key})");
         run(&mut holder, &lock).await;
     }
     for permits in [Permits::Number(3), Permits::Expression("self.limit".into())] {
-        let names = Names::of([site(permits)]).unwrap();
+        let site = Site {
+            permits: Some(permits),
+            ..site("export", "42", "number 42", "session")
+        };
+        let names = Names::of([site]).unwrap();
         let seen = monitor::locks(&mut conn, &names).await.unwrap();
         assert_eq!(seen.locks.len(), 3);
         for lock in &seen.locks {
@@ -336,21 +302,16 @@ async fn a_permit_is_taken_by_text_if_statements_cannot_be_prepared() {
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     let request = Request::new(42).permits(3).wait(Wait::Never);
     for (others, key) in PERMITS.into_iter().map(Some).chain([None]).enumerate() {
-        loop {
-            take_names(&mut conn).await;
-            proxy.reset();
-            let begun = xact::begin(&mut conn, request.clone()).await;
+        by_text(&mut conn, &proxy, async |conn| {
+            let begun = xact::begin(conn, request.clone()).await;
             if others < PERMITS.len() {
-                let guard = begun.unwrap();
                 assert_eq!(held(&db).await.len(), others + 1);
-                guard.finish(Ok::<_, Error>(())).await.unwrap();
+                finish(begun.unwrap()).await;
             } else {
                 assert_error!(begun, NotAvailable);
             }
-            if is_by_text(&proxy) {
-                break;
-            }
-        }
+        })
+        .await;
         if let Some(key) = key {
             db.run(&format!("SELECT pg_advisory_lock({key})")).await;
         }
@@ -365,19 +326,15 @@ async fn a_check_finds_only_the_permit_that_was_taken_by_text() {
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     let request = Request::new(42).permits(3).wait(Wait::Never);
     for other in PERMITS {
-        loop {
-            take_names(&mut conn).await;
-            proxy.reset();
-            let mut guard = xact::begin(&mut conn, request.clone()).await.unwrap();
+        by_text(&mut conn, &proxy, async |conn| {
+            let mut guard = xact::begin(conn, request.clone()).await.unwrap();
             let acquired = guard.info();
             acquired.check(guard.conn()).await.unwrap();
             guard.conn().batch_execute("ROLLBACK").await.unwrap();
             assert_error!(acquired.check(guard.conn()).await, LockLost);
             assert_error!(guard.finish(Ok::<_, Error>(())).await, TransactionEnded);
-            if is_by_text(&proxy) {
-                break;
-            }
-        }
+        })
+        .await;
         db.run(&format!("SELECT pg_advisory_lock({other})")).await;
     }
 }
@@ -389,24 +346,30 @@ async fn a_miss_by_text_under_a_savepoint_is_a_miss() {
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     let mut outer = xact::begin(&mut conn, 8).await.unwrap();
-    loop {
-        take_names(outer.conn()).await;
-        proxy.reset();
+    by_text(outer.conn(), &proxy, async |conn| {
         let tried = Request::new(7).wait(Wait::Never);
-        let error = xact::begin(outer.conn(), tried).await.map(drop);
-        assert_error!(error, NotAvailable);
-        if is_by_text(&proxy) {
-            break;
-        }
-    }
-    outer.finish(Ok::<_, Error>(())).await.unwrap();
+        assert_error!(xact::begin(conn, tried).await, NotAvailable);
+    })
+    .await;
+    finish(outer).await;
 }
 
-/// Whether the last try sent its query as text. Other tests of this process can have used all of
-/// the names meanwhile.
-fn is_by_text(proxy: &Proxy) -> bool {
-    let asks = "EXISTS(SELECT 1 ";
-    proxy.queries().iter().any(|query| query.contains(asks))
+/// Repeats a call until it has sent its query as text: other tests of this process can use up the
+/// names meanwhile.
+async fn by_text(
+    conn: &mut AsyncPgConnection,
+    proxy: &Proxy,
+    call: impl AsyncFn(&mut AsyncPgConnection),
+) {
+    let is_text = |query: &String| query.contains("EXISTS(SELECT 1 ");
+    loop {
+        take_names(conn).await;
+        proxy.reset();
+        call(conn).await;
+        if proxy.queries().iter().any(is_text) {
+            return;
+        }
+    }
 }
 
 /// Uses up the names that this process gives to its next statements, on all of its connections.

@@ -30,17 +30,13 @@ impl Room {
         })
     }
 
-    fn enter(&self) {
-        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(inside, Ordering::SeqCst);
-    }
-
     fn leave(&self) {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
     async fn fill(&self) {
-        self.enter();
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(inside, Ordering::SeqCst);
         self.full.wait().await;
     }
 

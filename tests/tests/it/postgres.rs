@@ -1,13 +1,11 @@
 //! PostgreSQL's own behaviour with messages, transactions and savepoints, on which the code relies.
 //! A version that behaves differently fails here, not in a booking.
 
-use advisory_tests::Database;
-use advisory_tests::postgres::Session;
+use advisory_tests::postgres::sessions;
 
 #[tokio::test]
 async fn a_begin_at_the_end_of_a_message_keeps_its_locks() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     session.run("SELECT pg_advisory_xact_lock(42); BEGIN").await;
     assert_eq!(db.locks().await.len(), 1);
     assert!(!session.is_idle().await);
@@ -17,8 +15,7 @@ async fn a_begin_at_the_end_of_a_message_keeps_its_locks() {
 
 #[tokio::test]
 async fn an_error_before_that_begin_leaves_the_session_idle() {
-    let db = Database::create().await;
-    let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
+    let (db, [holder, session]) = sessions().await;
     holder.run("BEGIN; SELECT pg_advisory_xact_lock(2)").await;
     for (setting, expected) in [("lock_timeout", "55P03"), ("statement_timeout", "57014")] {
         let message = format!(
@@ -36,8 +33,7 @@ async fn an_error_before_that_begin_leaves_the_session_idle() {
 
 #[tokio::test]
 async fn the_level_is_set_before_the_lock_and_not_by_begin() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let late = "SELECT pg_advisory_xact_lock(42); BEGIN ISOLATION LEVEL REPEATABLE READ";
     assert_eq!(session.refused(late).await, "25001");
     for default in ["read committed", "repeatable read", "serializable"] {
@@ -53,8 +49,7 @@ async fn the_level_is_set_before_the_lock_and_not_by_begin() {
 
 #[tokio::test]
 async fn a_failed_transaction_refuses_statements_but_not_commit() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     session.run("CREATE TABLE t ()").await;
     session
         .refused("BEGIN; INSERT INTO t DEFAULT VALUES; SELECT 1/0")
@@ -72,8 +67,7 @@ async fn a_failed_transaction_refuses_statements_but_not_commit() {
 /// `ROLLBACK` and the empty `SELECT` are sent to sessions in any state.
 #[tokio::test]
 async fn rollback_always_works_and_select_not_in_a_failed_transaction() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     session.run("ROLLBACK").await;
     session.run("SELECT").await;
     session.run("BEGIN").await;
@@ -92,8 +86,7 @@ async fn rollback_always_works_and_select_not_in_a_failed_transaction() {
 
 #[tokio::test]
 async fn an_error_or_the_end_of_a_transaction_releases_its_locks() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     for end in [
         "SELECT 1/0",
         "COMMIT",
@@ -113,8 +106,7 @@ async fn an_error_or_the_end_of_a_transaction_releases_its_locks() {
 
 #[tokio::test]
 async fn rollback_to_a_savepoint_frees_later_locks_release_does_not() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     session
         .run("BEGIN; SELECT pg_advisory_xact_lock(1); SAVEPOINT a; SELECT pg_advisory_xact_lock(2); ROLLBACK TO SAVEPOINT a")
         .await;
@@ -129,8 +121,7 @@ async fn rollback_to_a_savepoint_frees_later_locks_release_does_not() {
 
 #[tokio::test]
 async fn an_error_after_a_savepoint_keeps_the_transaction_before_it() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     session.run("BEGIN; SELECT pg_advisory_xact_lock(1)").await;
     session
         .refused("SAVEPOINT a; SELECT pg_advisory_xact_lock(2); SELECT 1/0")
@@ -147,8 +138,7 @@ async fn an_error_after_a_savepoint_keeps_the_transaction_before_it() {
 
 #[tokio::test]
 async fn a_savepoint_survives_rollback_and_a_second_one_shadows_it() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let value = "SELECT current_setting('advisory.at', true)";
     let set = |at: &str| format!("SELECT set_config('advisory.at', '{at}', true)");
     session
@@ -181,8 +171,7 @@ async fn a_savepoint_survives_rollback_and_a_second_one_shadows_it() {
 /// How a message fails on a condition, with an error that says which.
 #[tokio::test]
 async fn an_untaken_cast_does_not_fail_and_a_marker_is_in_the_text() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let check = |value: &str| {
         format!(
             "SELECT CAST(CASE WHEN current_setting('advisory.x', true) = '{value}' THEN '1' ELSE 'advisory:marker' END AS int4)"
@@ -191,13 +180,8 @@ async fn an_untaken_cast_does_not_fail_and_a_marker_is_in_the_text() {
     session.run("SET advisory.x = 'right'").await;
     session.run(&check("right")).await;
     let error = session.send(&check("wrong")).await.unwrap_err();
-    assert!(
-        error
-            .as_db_error()
-            .unwrap()
-            .message()
-            .contains("advisory:marker")
-    );
+    let message = error.as_db_error().unwrap().message();
+    assert!(message.contains("advisory:marker"), "{message}");
     // Simpler expressions are evaluated during planning, whatever the condition is.
     let folded =
         "SELECT CASE WHEN current_setting('advisory.x', true) = 'right' THEN 1 ELSE 1/0 END";
@@ -206,8 +190,7 @@ async fn an_untaken_cast_does_not_fail_and_a_marker_is_in_the_text() {
 
 #[tokio::test]
 async fn a_backend_that_terminates_itself_runs_nothing_more() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     session
         .run("CREATE TABLE t (); SELECT pg_advisory_lock(42)")
         .await;

@@ -1,14 +1,13 @@
 //! PostgreSQL's own behaviour with advisory locks, on which the code relies: how they are held,
 //! queued, shown and refused.
 
+use advisory_tests::LockedKey;
 use advisory_tests::futures::spawn;
-use advisory_tests::postgres::{Session, code};
-use advisory_tests::{Database, LockedKey};
+use advisory_tests::postgres::{code, sessions};
 
 #[tokio::test]
 async fn a_session_level_lock_survives_rollbacks_and_errors() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     session
         .run("BEGIN; SELECT pg_advisory_lock(42); ROLLBACK")
         .await;
@@ -28,18 +27,15 @@ async fn a_session_level_lock_survives_rollbacks_and_errors() {
 
 #[tokio::test]
 async fn unlock_returns_whether_held_and_needs_a_good_transaction() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     let unlock = "SELECT pg_advisory_unlock(42)";
     assert_eq!(session.run(unlock).await, ["f"]);
     session.run("BEGIN; SELECT pg_advisory_lock(42)").await;
     session.refused("SELECT 1/0").await;
     assert_eq!(session.refused(unlock).await, "25P02");
     session.run("ROLLBACK").await;
-    assert_eq!(
-        session.run("SELECT pg_advisory_unlock_shared(42)").await,
-        ["f"]
-    );
+    let shared = "SELECT pg_advisory_unlock_shared(42)";
+    assert_eq!(session.run(shared).await, ["f"]);
     assert_eq!(session.run(unlock).await, ["t"]);
     // A transaction-level lock cannot be released explicitly.
     session.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
@@ -49,8 +45,7 @@ async fn unlock_returns_whether_held_and_needs_a_good_transaction() {
 
 #[tokio::test]
 async fn a_session_holds_a_lock_as_often_as_it_has_taken_it() {
-    let db = Database::create().await;
-    let (session, other) = (Session::open(&db).await, Session::open(&db).await);
+    let (_db, [session, other]) = sessions().await;
     session
         .run("SELECT pg_advisory_lock(42), pg_advisory_lock(42)")
         .await;
@@ -68,8 +63,7 @@ async fn a_session_holds_a_lock_as_often_as_it_has_taken_it() {
 /// Passing a lock to the transaction.
 #[tokio::test]
 async fn a_session_lock_passes_to_its_transaction_without_a_gap() {
-    let db = Database::create().await;
-    let (session, other) = (Session::open(&db).await, Session::open(&db).await);
+    let (db, [session, other]) = sessions().await;
     session
         .run(
             "BEGIN; SELECT pg_advisory_lock(42); COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ; \
@@ -83,8 +77,7 @@ async fn a_session_lock_passes_to_its_transaction_without_a_gap() {
 
 #[tokio::test]
 async fn pg_locks_shows_both_key_spaces_bit_by_bit() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     for key in [
         0,
         1,
@@ -131,24 +124,16 @@ async fn pg_locks_shows_both_key_spaces_bit_by_bit() {
 
 #[tokio::test]
 async fn the_same_number_in_another_database_is_another_lock() {
-    let (db, other_db) = (Database::create().await, Database::create().await);
-    let (session, other) = (Session::open(&db).await, Session::open(&other_db).await);
+    let ((db, [session]), (other_db, [other])) = (sessions().await, sessions().await);
     session.run("SELECT pg_advisory_lock(42)").await;
     assert_eq!(other.run("SELECT pg_try_advisory_lock(42)").await, ["t"]);
-    assert_eq!(
-        [db.locks().await.len(), other_db.locks().await.len()],
-        [1, 1]
-    );
+    assert_eq!(db.locks().await.len(), 1);
+    assert_eq!(other_db.locks().await.len(), 1);
 }
 
 #[tokio::test]
 async fn a_queued_exclusive_request_delays_later_shared_ones() {
-    let db = Database::create().await;
-    let (holder, exclusive, shared) = (
-        Session::open(&db).await,
-        Session::open(&db).await,
-        Session::open(&db).await,
-    );
+    let (db, [holder, exclusive, shared]) = sessions().await;
     holder
         .run("BEGIN; SELECT pg_advisory_xact_lock_shared(42)")
         .await;
@@ -171,8 +156,7 @@ async fn a_queued_exclusive_request_delays_later_shared_ones() {
 /// Diesel hides the SQLSTATE: this distinguishes a deadlock from the two other ends of a wait.
 #[tokio::test]
 async fn only_a_deadlock_error_has_a_detail_and_a_hint() {
-    let db = Database::create().await;
-    let (first, second) = (Session::open(&db).await, Session::open(&db).await);
+    let (db, [first, second]) = sessions().await;
     for (end, expected) in [
         ("SET LOCAL lock_timeout = '20ms'", "55P03"),
         ("SET LOCAL statement_timeout = '20ms'", "57014"),
@@ -205,18 +189,17 @@ async fn only_a_deadlock_error_has_a_detail_and_a_hint() {
     assert_eq!(answer.code().code(), "40P01");
     assert!(answer.detail().is_some() && answer.hint().is_some());
     // The victim loses its transaction's locks, and keeps its session's.
-    let session_level = db
-        .locks()
-        .await
-        .into_iter()
-        .filter(|lock| matches!(lock.key, LockedKey::Bigint(8 | 9)));
-    assert_eq!(session_level.count(), 2);
+    for key in [8, 9].map(LockedKey::Bigint) {
+        assert!(
+            db.locks().await.iter().any(|lock| lock.key == key),
+            "{key:?}"
+        );
+    }
 }
 
 #[tokio::test]
 async fn a_client_that_dies_while_it_waits_leaves_the_queue() {
-    let db = Database::create().await;
-    let (holder, waiter) = (Session::open(&db).await, Session::open(&db).await);
+    let (db, [holder, waiter]) = sessions().await;
     holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
     let waiting = spawn(async move {
         let message = "SELECT set_config('client_connection_check_interval', '100', true); SELECT pg_advisory_xact_lock(42)";

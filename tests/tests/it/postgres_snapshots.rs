@@ -3,10 +3,10 @@
 
 use advisory_tests::Database;
 use advisory_tests::futures::spawn;
-use advisory_tests::postgres::Session;
+use advisory_tests::postgres::{Session, sessions};
 
 /// What a session reads after its wait for a holder that has committed a row meanwhile.
-async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<String, String> {
+async fn read(db: &Database, before: &str, waits: &str, end: &str) -> String {
     let (holder, waiter) = (Session::open(db).await, Session::open(db).await);
     holder
         .run("DROP TABLE IF EXISTS t; CREATE TABLE t ()")
@@ -15,12 +15,9 @@ async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<Str
     waiter.run(before).await;
     let (waits, end) = (waits.to_owned(), end.to_owned());
     let waiting = spawn(async move {
-        let rows = match waiter.send(&waits).await {
-            Ok(rows) => rows,
-            Err(error) => return Err(advisory_tests::postgres::code(&error)),
-        };
+        let mut rows = waiter.run(&waits).await;
         waiter.run(&end).await;
-        Ok(rows.last().unwrap().clone())
+        rows.pop().unwrap()
     });
     db.until_waiting(42).await;
     holder.run("INSERT INTO t DEFAULT VALUES; COMMIT").await;
@@ -41,11 +38,8 @@ async fn a_statement_after_the_lock_sees_the_previous_holders_commit() {
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(42); BEGIN; {COUNT}"
         ),
     ] {
-        assert_eq!(
-            read(&db, "SELECT", &waits, "COMMIT").await.unwrap(),
-            "1",
-            "{waits}"
-        );
+        let count = read(&db, "SELECT", &waits, "COMMIT").await;
+        assert_eq!(count, "1", "{waits}");
     }
 }
 
@@ -57,27 +51,18 @@ async fn a_lock_in_the_reading_statement_sees_stale_rows() {
         "SELECT (SELECT count(*) FROM t) FROM (SELECT pg_advisory_xact_lock(42) OFFSET 0) AS lock",
         "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock(42)) SELECT (SELECT count(*) FROM t) FROM lock",
     ] {
-        assert_eq!(
-            read(&db, "SELECT", waits, "COMMIT").await.unwrap(),
-            "0",
-            "{waits}"
-        );
+        let count = read(&db, "SELECT", waits, "COMMIT").await;
+        assert_eq!(count, "0", "{waits}");
     }
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let waits =
             format!("BEGIN ISOLATION LEVEL {level}; SELECT pg_advisory_xact_lock(42); {COUNT}");
-        assert_eq!(
-            read(&db, "SELECT", &waits, "ROLLBACK").await.unwrap(),
-            "0",
-            "{waits}"
-        );
+        let count = read(&db, "SELECT", &waits, "ROLLBACK").await;
+        assert_eq!(count, "0", "{waits}");
         let set = format!("SET default_transaction_isolation = '{level}'");
         let waits = format!("SELECT pg_advisory_xact_lock(42); {COUNT}");
-        assert_eq!(
-            read(&db, &set, &waits, "SELECT").await.unwrap(),
-            "0",
-            "{level}: {waits}"
-        );
+        let count = read(&db, &set, &waits, "SELECT").await;
+        assert_eq!(count, "0", "{level}: {waits}");
     }
 }
 
@@ -89,24 +74,20 @@ async fn a_snapshot_after_a_session_level_lock_is_always_fresh() {
             "BEGIN; SAVEPOINT a; SELECT pg_advisory_lock(42); COMMIT; BEGIN ISOLATION LEVEL {level}; \
              SELECT pg_try_advisory_xact_lock(42), pg_advisory_unlock(42); {COUNT}"
         );
-        assert_eq!(
-            read(&db, "SELECT", &waits, "COMMIT").await.unwrap(),
-            "1",
-            "{level}"
-        );
+        let count = read(&db, "SELECT", &waits, "COMMIT").await;
+        assert_eq!(count, "1", "{level}");
         // Without the first, separate transaction, the snapshot of the wait is that of the message.
         let set = format!("SET default_transaction_isolation = '{level}'");
         let waits = format!("SELECT pg_advisory_lock(42); {COUNT}");
         let end = "SELECT pg_advisory_unlock(42)";
-        assert_eq!(read(&db, &set, &waits, end).await.unwrap(), "0", "{level}");
+        assert_eq!(read(&db, &set, &waits, end).await, "0", "{level}");
     }
 }
 
 /// A message can find out in this way whether a transaction is open.
 #[tokio::test]
 async fn now_is_the_statements_time_only_outside_a_transaction() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let same = "SELECT now() = statement_timestamp()";
     let message = format!(
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {same}; SELECT pg_sleep(0.002); {same}; BEGIN; {same}"
@@ -124,8 +105,7 @@ async fn now_is_the_statements_time_only_outside_a_transaction() {
 /// A budget counts from the arrival of its message.
 #[tokio::test]
 async fn the_statements_time_is_the_messages_and_the_clock_advances() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     for message in [
         "SELECT statement_timestamp(); SELECT pg_sleep(0.005); SELECT statement_timestamp()",
         "BEGIN; SELECT statement_timestamp(); SELECT pg_sleep(0.005); COMMIT; BEGIN; SELECT statement_timestamp(); COMMIT",

@@ -1,9 +1,11 @@
 //! PostgreSQL's own behaviour with timeouts and settings, on which the code relies: when each
 //! timeout starts, and what it ends; where settings are read, and how long they last.
 
+use advisory_runtime::xact;
 use advisory_tests::futures::spawn;
-use advisory_tests::postgres::Session;
-use advisory_tests::{Database, assert_matches};
+use advisory_tests::postgres::{Session, sessions};
+use advisory_tests::statements::run;
+use advisory_tests::{Database, assert_error};
 use std::time::{Duration, Instant};
 
 async fn major(session: &Session) -> u32 {
@@ -23,25 +25,20 @@ const PART: Duration = Duration::from_millis(900);
 
 #[tokio::test]
 async fn lock_timeout_is_read_at_each_wait_within_one_statement() {
-    let db = Database::create().await;
-    let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
+    let (_db, [holder, session]) = sessions().await;
     holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
     session.run("SET lock_timeout = '60s'").await;
     let started = Instant::now();
     let message = "SELECT pg_advisory_xact_lock(1), set_config('lock_timeout', '20', true), pg_advisory_xact_lock(42)";
     assert_eq!(session.refused(message).await, "55P03");
-    assert!(
-        started.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        started.elapsed()
-    );
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(session.run("SHOW lock_timeout").await, ["1min"]);
 }
 
 #[tokio::test]
 async fn lock_timeout_counts_for_each_wait_and_not_for_all_of_them() {
-    let db = Database::create().await;
-    let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
+    let (db, [holder, session]) = sessions().await;
     holder
         .run("SELECT pg_advisory_lock(key) FROM generate_series(1, 5) AS key")
         .await;
@@ -64,8 +61,7 @@ async fn lock_timeout_counts_for_each_wait_and_not_for_all_of_them() {
 
 #[tokio::test]
 async fn a_statement_timeout_in_a_message_applies_to_later_statements() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let message = "SELECT set_config('statement_timeout', '20', true); SELECT pg_sleep(60)";
     assert_eq!(session.refused(message).await, "57014");
     // For each of them, not for all together.
@@ -91,15 +87,13 @@ async fn the_idle_time_outs_end_the_session_and_free_its_locks() {
         let mut session = Session::open(&db).await;
         session.run(message).await;
         db.until_no_locks().await;
-        let ended = session.ended().await;
-        assert_eq!(ended, code);
+        assert_eq!(session.ended().await, code);
     }
 }
 
 #[tokio::test]
 async fn idle_time_starts_again_after_each_statement() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     session
         .run("SELECT set_config('idle_in_transaction_session_timeout', '4s', true); BEGIN")
         .await;
@@ -113,8 +107,7 @@ async fn idle_time_starts_again_after_each_statement() {
 
 #[tokio::test]
 async fn transaction_timeout_exists_since_17_and_counts_from_its_set() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let read = "SELECT current_setting('transaction_timeout', true)";
     if major(&session).await < 17 {
         assert_eq!(session.run(read).await, ["NULL"]);
@@ -134,8 +127,7 @@ async fn transaction_timeout_exists_since_17_and_counts_from_its_set() {
 /// The guide's page on waiting says so.
 #[tokio::test]
 async fn transaction_timeout_ends_a_session_that_waits_for_a_lock() {
-    let db = Database::create().await;
-    let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
+    let (db, [holder, session]) = sessions().await;
     if major(&session).await < 17 {
         return;
     }
@@ -144,18 +136,14 @@ async fn transaction_timeout_ends_a_session_that_waits_for_a_lock() {
     let lock = "SELECT pg_advisory_lock(42)";
     assert_eq!(session.refused(lock).await, "25P04");
     let mut conn = db.connect().await;
-    advisory_tests::bookings::run(&mut conn, "SET transaction_timeout = '100ms'").await;
-    let error = advisory_runtime::xact::begin(&mut conn, 42)
-        .await
-        .unwrap_err();
-    assert_matches!(error, advisory_runtime::Error::Database(_));
+    run(&mut conn, "SET transaction_timeout = '100ms'").await;
+    assert_error!(xact::begin(&mut conn, 42).await, Database);
 }
 
 /// So it is first switched off if a longer one may be running.
 #[tokio::test]
 async fn a_running_transaction_timeout_is_shortened_only_via_zero() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     if major(&session).await < 17 {
         return;
     }
@@ -171,8 +159,7 @@ async fn a_running_transaction_timeout_is_shortened_only_via_zero() {
 /// The transaction's timeout ends an idle session too; then the other does not count.
 #[tokio::test]
 async fn a_shorter_transaction_timeout_replaces_the_idle_one() {
-    let db = Database::create().await;
-    let mut session = Session::open(&db).await;
+    let (db, [mut session]) = sessions().await;
     if major(&session).await < 17 {
         return;
     }
@@ -188,8 +175,7 @@ async fn a_shorter_transaction_timeout_replaces_the_idle_one() {
 
 #[tokio::test]
 async fn a_custom_setting_is_null_before_and_empty_after_its_use() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let read = "SELECT current_setting('advisory.mark', true)";
     assert_eq!(session.run(read).await, ["NULL"]);
     session
@@ -201,25 +187,17 @@ async fn a_custom_setting_is_null_before_and_empty_after_its_use() {
         .await;
     assert_eq!(session.run(read).await, [""]);
     session.run("ROLLBACK").await;
-    assert_eq!(
-        session
-            .refused("SELECT current_setting('advisory.other')")
-            .await,
-        "42704"
-    );
+    let unknown = "SELECT current_setting('advisory.other')";
+    assert_eq!(session.refused(unknown).await, "42704");
 }
 
 #[tokio::test]
 async fn a_local_setting_of_a_message_is_kept_by_the_begin_at_its_end() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     session
         .run("SELECT set_config('advisory.mark', '1', true), set_config('lock_timeout', '7', true); BEGIN")
         .await;
-    assert_eq!(
-        session.run("SELECT current_setting('advisory.mark')").await,
-        ["1"]
-    );
+    assert_eq!(session.run("SHOW advisory.mark").await, ["1"]);
     assert_eq!(session.run("SHOW lock_timeout").await, ["7ms"]);
     session.run("COMMIT").await;
     assert_eq!(session.run("SHOW lock_timeout").await, ["0"]);
@@ -227,8 +205,7 @@ async fn a_local_setting_of_a_message_is_kept_by_the_begin_at_its_end() {
 
 #[tokio::test]
 async fn a_session_setting_is_kept_by_commit_and_undone_by_rollback() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let read = "SELECT current_setting('advisory.step', true)";
     session
         .run("BEGIN; SELECT set_config('advisory.step', '1', false); COMMIT")
@@ -248,8 +225,7 @@ async fn a_session_setting_is_kept_by_commit_and_undone_by_rollback() {
 
 #[tokio::test]
 async fn a_target_list_is_evaluated_from_left_to_right() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     let values = session
         .run(
             "SELECT concat_ws(',', current_setting('lock_timeout'), set_config('lock_timeout', '1', true), \
@@ -268,8 +244,7 @@ async fn a_target_list_is_evaluated_from_left_to_right() {
 
 #[tokio::test]
 async fn a_cancelled_statement_says_the_same_whoever_asked() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (db, [session]) = sessions().await;
     let words = |error: tokio_postgres::Error| error.as_db_error().unwrap().message().to_owned();
     let own = "SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)";
     let own = words(session.send(own).await.unwrap_err());
@@ -282,8 +257,7 @@ async fn a_cancelled_statement_says_the_same_whoever_asked() {
 
 #[tokio::test]
 async fn a_time_out_is_whole_milliseconds_and_its_text_is_an_interval() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
+    let (_db, [session]) = sessions().await;
     session.run("SET lock_timeout = '0.4ms'").await;
     assert_eq!(session.run("SHOW lock_timeout").await, ["0"]);
     for refused in ["-1", "2147483648"] {
@@ -312,12 +286,9 @@ async fn a_time_out_is_whole_milliseconds_and_its_text_is_an_interval() {
 
 #[tokio::test]
 async fn the_servers_platform_tells_if_it_can_detect_dead_clients() {
-    let db = Database::create().await;
-    let session = Session::open(&db).await;
-    assert_eq!(
-        session.run("SHOW client_connection_check_interval").await,
-        ["0"]
-    );
+    let (_db, [session]) = sessions().await;
+    let interval = session.run("SHOW client_connection_check_interval").await;
+    assert_eq!(interval, ["0"]);
     if session.run("SELECT strpos(version(), 'linux') > 0").await == ["t"] {
         session
             .run("SELECT set_config('client_connection_check_interval', '1000', true)")

@@ -65,6 +65,14 @@ pub(crate) async fn until(db: &Database, condition: &str) {
     db.until_some(condition, &rows).await;
 }
 
+/// Waits until the claim lasts a second longer than it does now.
+pub(crate) async fn renewed(db: &Database) {
+    db.run("DROP TABLE IF EXISTS first; CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
+        .await;
+    let later = "locked_until > (SELECT locked_until + interval '1 s' FROM first)";
+    until(db, later).await;
+}
+
 /// Locks all rows until the connection's transaction ends.
 pub(crate) async fn lock_rows(conn: &mut AsyncPgConnection) {
     let lock = "BEGIN; SELECT FROM sync_jobs FOR UPDATE";

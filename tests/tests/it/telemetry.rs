@@ -5,6 +5,7 @@ use advisory_runtime::lease::{Error as LeaseError, Leases};
 use advisory_runtime::migrations::{KEY, Migrator, Step};
 use advisory_runtime::{Error, Key, advisory_lease, advisory_lock, lock_key, xact};
 use advisory_tests::bookings::{database, insert};
+use advisory_tests::futures::dropped;
 use advisory_tests::written_migrations::Written;
 use advisory_tests::{Database, leases};
 use diesel::QueryResult;
@@ -49,24 +50,18 @@ async fn leased<P: advisory_runtime::lease::Store>(
 
 async fn calls(db: &Database) {
     let mut conn = db.connect().await;
-    watched(&mut conn, 1, "", &Notify::new()).await.unwrap();
-    watched(&mut conn, 1, "fails", &Notify::new())
-        .await
-        .unwrap_err();
-    watched(&mut conn, 1, "swallows", &Notify::new())
-        .await
-        .unwrap_err();
-    let mut other = db.connect().await;
-    {
-        let started = Notify::new();
-        let mut hanging = Box::pin(watched(&mut other, 1, "hangs", &started));
-        tokio::select! {
-            ended = &mut hanging => panic!("{ended:?}"),
-            () = started.notified() => {}
-        }
-        let error = watched(&mut conn, 1, "", &Notify::new()).await.unwrap_err();
-        assert!(error.is_busy(), "{error:?}");
+    let (started, never) = (Notify::new(), Notify::new());
+    watched(&mut conn, 1, "", &never).await.unwrap();
+    for how in ["fails", "swallows"] {
+        watched(&mut conn, 1, how, &never).await.unwrap_err();
     }
+    let mut other = db.connect().await;
+    let refused = async {
+        started.notified().await;
+        let error = watched(&mut conn, 1, "", &never).await.unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+    };
+    dropped(watched(&mut other, 1, "hangs", &started), refused).await;
 }
 
 #[tokio::test]
@@ -138,32 +133,17 @@ async fn counters_and_histograms_go_by_pattern() {
     let db = database().await;
     calls(&db).await;
     let labels = "watched:<room>/xact/exclusive";
-    assert_eq!(
-        seen.counted
-            .count(&format!("advisory_acquired_total/{labels}")),
-        4
-    );
-    assert_eq!(
-        seen.counted
-            .count(&format!("advisory_wait_seconds/{labels}")),
-        4
-    );
-    assert_eq!(
-        seen.counted
-            .count(&format!("advisory_hold_seconds/{labels}")),
-        4
-    );
-    assert_eq!(
-        seen.counted
-            .count(&format!("advisory_refused_total/{labels}/not_available")),
-        1
-    );
-    for outcome in ["done", "failed", "rolled_back", "dropped"] {
-        assert_eq!(
-            seen.counted
-                .count(&format!("advisory_ended_total/{labels}/{outcome}")),
-            1
-        );
+    for (name, times) in [
+        (format!("advisory_acquired_total/{labels}"), 4),
+        (format!("advisory_wait_seconds/{labels}"), 4),
+        (format!("advisory_hold_seconds/{labels}"), 4),
+        (format!("advisory_refused_total/{labels}/not_available"), 1),
+        (format!("advisory_ended_total/{labels}/done"), 1),
+        (format!("advisory_ended_total/{labels}/failed"), 1),
+        (format!("advisory_ended_total/{labels}/rolled_back"), 1),
+        (format!("advisory_ended_total/{labels}/dropped"), 1),
+    ] {
+        assert_eq!(seen.counted.count(&name), times, "{name}");
     }
 }
 
@@ -183,11 +163,8 @@ async fn a_lease_is_followed_like_a_lock() {
         "record outcome=\"done\"",
         "record outcome=\"failed\"",
     ]);
-    assert_eq!(
-        seen.counted
-            .count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
-        1
-    );
+    let done = "advisory_ended_total/leased-watch:<room>/lease/exclusive/done";
+    assert_eq!(seen.counted.count(done), 1);
 }
 
 #[tokio::test]
@@ -196,23 +173,14 @@ async fn done_work_is_reported_as_done_and_without_a_warning() {
     let db = leases::database().await;
     let leases = Leases::new(db.deadpool(1));
     let keep = Duration::from_secs(3600);
-    let done = leases
-        .acquire(leases::key("leased-watch:6").keep(keep))
-        .await;
-    done.unwrap().finish(Ok::<_, LeaseError>(())).await.unwrap();
+    let request = leases::key("leased-watch:6").keep(keep);
+    leases::once(&leases, request).await.unwrap();
     let error = leased(&leases, 6).await.unwrap_err();
     assert!(LeaseError::find(&error).is_some_and(|found| found.is_done()));
     assert!(seen.heard.has("record outcome=\"already_done\""));
-    assert!(
-        !seen.heard.has("WARN"),
-        "{:#?}",
-        seen.heard.lines.lock().unwrap()
-    );
-    assert_eq!(
-        seen.counted
-            .count("advisory_refused_total/leased-watch:<room>/lease/exclusive/already_done"),
-        1
-    );
+    assert!(!seen.heard.has("WARN"), "{:#?}", seen.heard.lines);
+    let refused = "advisory_refused_total/leased-watch:<room>/lease/exclusive/already_done";
+    assert_eq!(seen.counted.count(refused), 1);
 }
 
 #[tokio::test]
@@ -223,22 +191,13 @@ async fn a_lock_left_to_its_transaction_is_not_a_leak() {
     let locked = conn.transaction::<_, Error, _>(async |conn| xact::lock(conn, 7).await);
     locked.await.unwrap();
     assert!(seen.heard.has("record outcome=\"left\""));
-    assert!(
-        !seen.heard.has("WARN"),
-        "{:#?}",
-        seen.heard.lines.lock().unwrap()
-    );
-    let labels = "number/xact/exclusive";
-    assert_eq!(
-        seen.counted
-            .count(&format!("advisory_acquired_total/{labels}")),
-        1
-    );
-    assert_eq!(
-        seen.counted
-            .count(&format!("advisory_wait_seconds/{labels}")),
-        1
-    );
+    assert!(!seen.heard.has("WARN"), "{:#?}", seen.heard.lines);
+    for name in [
+        "advisory_acquired_total/number/xact/exclusive",
+        "advisory_wait_seconds/number/xact/exclusive",
+    ] {
+        assert_eq!(seen.counted.count(name), 1, "{name}");
+    }
     let reported = seen.counted.0.lock().unwrap();
     assert_eq!(reported.len(), 2, "{:?}", reported.keys());
 }
@@ -258,18 +217,12 @@ async fn drops(db: &Database) {
     let Key::BigInt(key) = lock_key!("awaited:<room: int>", name = "awaited") else {
         panic!("a pattern's key is a bigint");
     };
-    let mut first = Box::pin(awaited(&mut conn, room, &started));
-    tokio::select! {
-        ended = &mut first => panic!("{ended:?}"),
-        () = started.notified() => {}
-    }
-    let mut second = Box::pin(awaited(&mut other, room, &never));
-    tokio::select! {
-        ended = &mut second => panic!("{ended:?}"),
-        () = db.until_waiting(key) => {}
-    }
-    drop(second);
-    drop(first);
+    let second = async {
+        started.notified().await;
+        let waiting = awaited(&mut other, room, &never);
+        dropped(waiting, db.until_waiting(key)).await;
+    };
+    dropped(awaited(&mut conn, room, &started), second).await;
 }
 
 #[tokio::test]
@@ -333,13 +286,10 @@ async fn a_call_that_polls_is_one_call_however_often_it_asks() {
     let room = 1;
     let key = lock_key!("polled:<room: int>", name = "polled");
     let held = xact::begin(&mut holder, key).await.unwrap();
-    let error = polled(&pool, room, Duration::from_millis(30))
-        .await
-        .unwrap_err();
-    assert!(
-        Error::find(&*error).is_some_and(|found| found.is_busy()),
-        "{error:?}"
-    );
+    let short = Duration::from_millis(30);
+    let error = polled(&pool, room, short).await.unwrap_err();
+    let is_busy = Error::find(&*error).is_some_and(|found| found.is_busy());
+    assert!(is_busy, "{error:?}");
     let hour = Duration::from_secs(3600);
     polled(&pool, 2, hour).await.unwrap();
     // A pool without a connection for the next try is an error for the caller, and drops no call.
