@@ -1,6 +1,7 @@
--- Without IF EXISTS and CASCADE: a function that is gone, or that an index or a view still uses, is somebody's to decide about.
--- (PostgreSQL 14 drops a generated column with the function that it calls; later releases refuse.)
--- Locks that are held stay held until their sessions release them or end.
+-- Without IF EXISTS and CASCADE: if a function is gone, or an index or a view still uses it,
+-- somebody has to decide what to do. (PostgreSQL 14 drops a generated column with the function that
+-- it calls; later releases refuse.) Locks that are held stay held until their sessions release them
+-- or end.
 DROP FUNCTION
     advisory_key(pg_catalog.text),
     advisory_escape(pg_catalog.text),

@@ -1,23 +1,31 @@
--- The numbers that the Rust side locks, computed in SQL. These functions give other programs the same one, in SQL. PostgreSQL 15 to 18.
+-- Functions that compute in SQL the keys that `advisory_runtime` locks, so that other programs can
+-- take the same locks. PostgreSQL 15 to 18.
 --
--- They are made in the first schema of the `search_path`. If this fails with "function … already exists" (42723), a function of that
--- name and signature is there already, perhaps a recipe's own: see what it computes and who calls it, then drop it or rename it.
--- Nothing is ever replaced.
+-- They are created in the first schema of the `search_path`. If this fails with "function … already
+-- exists" (42723), a function of that name and signature exists already, perhaps one of a recipe:
+-- see what it computes and who calls it, then drop it or rename it. Nothing is ever replaced.
 --
--- Nobody but the owner and superusers may call them. Grant each to the roles that need it; one needs no other:
+-- Only the owner and superusers may call them. Grant each one to the roles that need it; none needs
+-- another:
 --     GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
--- PUBLIC is refused because HTTP gateways publish every function that their role may call, and who may take a lock on any key can
--- stop those who need it. Where ALTER DEFAULT PRIVILEGES grants new functions to a gateway's roles, revoke that as well.
+-- PUBLIC may not call them, because HTTP gateways publish every function that their role may call,
+-- and a caller that can lock any key can block everybody who needs it. Where ALTER DEFAULT
+-- PRIVILEGES grants new functions to a gateway's roles, revoke those privileges as well.
 --
--- Why they look as they do:
--- * Each is independent. With the `search_path` pinned none could name another without knowing its schema.
--- * NULL raises 22004. pg_try_advisory_lock(NULL) takes no lock and returns NULL, and `IF NOT NULL` goes on as if it were held.
--- * convert_to() is STABLE, because a superuser can replace a conversion, and these are IMMUTABLE, so that an index or a generated
---   column can hold a key. In a UTF8 database it converts nothing; elsewhere a replaced conversion would change keys.
--- * COLLATE "C" makes `lower` change A to Z only, and `replace` compare bytes. Unicode's tables and a database's collation change
---   between releases and machines; a changed key un-locks a fleet that is half upgraded.
+-- The reasons for their design:
+-- - Each function is independent: with a fixed `search_path`, none could call another without
+--   knowing its schema.
+-- - NULL raises 22004. pg_try_advisory_lock(NULL) takes no lock and returns NULL, after which `IF
+--   NOT NULL` continues as if the lock were held.
+-- - convert_to() is STABLE, because a superuser can replace a conversion. These functions are
+--   IMMUTABLE, so that an index or a generated column can contain a key. In a UTF8 database nothing
+--   is converted; elsewhere a replaced conversion would change keys.
+-- - With COLLATE "C", `lower` changes only A to Z, and `replace` compares bytes. Unicode's tables
+--   and a database's collation change between releases and machines; with a changed key, old and
+--   new programs would not exclude each other.
 
--- The number that `advisory_runtime` locks for a rendered key: the first 8 bytes, big-endian, of its SHA-256 in UTF-8.
+-- The key that `advisory_runtime` locks for a rendered text: the first 8 bytes, big-endian, of its
+-- SHA-256 in UTF-8.
 CREATE FUNCTION advisory_key(rendered pg_catalog.text) RETURNS pg_catalog.int8
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY INVOKER
     SET search_path = pg_catalog, pg_temp
@@ -33,7 +41,8 @@ BEGIN
 END
 $$;
 
--- A text as a placeholder renders it: `%` and `:` escaped, so that a `:` in a key is always the pattern's own.
+-- A text as a placeholder renders it: `%` and `:` are escaped, so that each `:` in a key is one of
+-- the pattern.
 --     advisory_key('booking:' || advisory_escape(guest))    -- the pattern "booking:<guest>"
 CREATE FUNCTION advisory_escape(value pg_catalog.text) RETURNS pg_catalog.text
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY INVOKER
@@ -50,9 +59,11 @@ BEGIN
 END
 $$;
 
--- The next four bear the names of a recipe in circulation, and its parameters' names, because gateways call by name. They compute what
--- it computes, without pgcrypto, save where `lower` meets a letter outside ASCII, or a Turkish database: the recipe follows the
--- database's locale, under which 'É' becomes 'é'; here it stays. Programs that use both need lower-case input there.
+-- The next four functions have the names, and the parameters' names, of a widely copied recipe,
+-- because gateways call functions by name. They compute the same as the recipe, without pgcrypto,
+-- except for letters outside ASCII and in a Turkish database: the recipe follows the database's
+-- locale, in which 'É' becomes 'é'; here 'É' stays. Programs that use both must pass lower-case
+-- text there.
 
 -- The pattern "<email|trim|lower|raw>".
 CREATE FUNCTION email_to_lock_id(p_email pg_catalog.text) RETURNS pg_catalog.int8
@@ -73,8 +84,8 @@ BEGIN
 END
 $$;
 
--- The pattern "cleanup:<key|trim|lower|raw>" when the namespace is 'cleanup'. The namespace is taken as it is: one with a `:` in it can
--- meet another namespace's key.
+-- The pattern "cleanup:<key|trim|lower|raw>" if the namespace is 'cleanup'. The namespace is not
+-- escaped: one that contains a `:` can yield a key of another namespace.
 CREATE FUNCTION generate_lock_id(p_namespace pg_catalog.text, p_key pg_catalog.text) RETURNS pg_catalog.int8
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY INVOKER
     SET search_path = pg_catalog, pg_temp
@@ -97,10 +108,12 @@ BEGIN
 END
 $$;
 
--- Takes the session-level lock on email_to_lock_id(p_email) if it is free, and says whether it did. It is held until this session
--- releases it as often as it took it, or ends; a rollback does not free it.
+-- Takes the session-level lock on email_to_lock_id(p_email) if it is free, and returns whether it
+-- did. The lock is held until this session has released it as often as it took it, or ends; a
+-- rollback does not release it.
 --
--- Neither function raises a NOTICE: it would tell a log the number, and who guesses an address can check the guess against it.
+-- Neither function raises a NOTICE: the log would then contain the number, with which somebody who
+-- guesses an address can confirm the guess.
 CREATE FUNCTION acquire_cleanup_lock(p_email pg_catalog.text) RETURNS pg_catalog.bool
     LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
     SET search_path = pg_catalog, pg_temp
@@ -119,8 +132,9 @@ BEGIN
 END
 $$;
 
--- Releases what acquire_cleanup_lock took in this session. False, with PostgreSQL's own warning that names no number, when this session
--- does not hold it: then something else ran unlocked, or the lock is stranded in another session of a pool.
+-- Releases the lock that acquire_cleanup_lock took in this session. Returns false, with a warning
+-- of PostgreSQL's that contains no number, if this session does not hold it: then the work ran
+-- without the lock, or another session of a pool still holds it.
 CREATE FUNCTION release_cleanup_lock(p_email pg_catalog.text) RETURNS pg_catalog.bool
     LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
     SET search_path = pg_catalog, pg_temp
@@ -139,14 +153,17 @@ BEGIN
 END
 $$;
 
--- Whether this session holds the lock on a `bigint` key exclusively, for its transaction or for the session. A lock held in shared mode
--- is not enough: others can hold it too. A session that only waits for the lock does not hold it.
+-- Returns whether this session holds the lock on a `bigint` key exclusively, for its transaction or
+-- for the session. A shared lock does not count, since others can hold it too. A session that waits
+-- for the lock does not hold it.
 --
--- PostgreSQL has no function that looks up one lock, so this reads all locks of the server: 20 to 30 µs while there are few, 0.2 to
--- 0.4 ms with a thousand, 2 to 3 ms with ten thousand. `pg_lock_status` is in the select list because there its rows are not stored
--- first: with many locks that takes half to three quarters of the time of the view `pg_locks`, which calls it. OFFSET 0 keeps the
--- planner from calling it for each column.
--- VOLATILE: a STABLE function with a constant argument is called once a statement, perhaps before the statement takes the lock.
+-- PostgreSQL has no function that looks up one lock, so this reads all locks of the server: 20 to
+-- 30 µs while there are few, 0.2 to 0.4 ms for a thousand, 2 to 3 ms for ten thousand.
+-- `pg_lock_status` is in the select list because its rows are not stored first there: with many
+-- locks that takes half to three quarters of the time of the view `pg_locks`, which calls it.
+-- OFFSET 0 keeps the planner from calling it once for each column.
+-- VOLATILE, because a STABLE function with a constant argument is called once per statement,
+-- perhaps before the statement takes the lock.
 CREATE FUNCTION advisory_holds(key pg_catalog.int8) RETURNS pg_catalog.bool
     LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
     SET search_path = pg_catalog, pg_temp
@@ -172,8 +189,9 @@ BEGIN
 END
 $$;
 
--- Raises 55000 unless this session holds the lock on the key exclusively, as advisory_holds() says. `lock` is the lock's name for the
--- message, which does not show the key: it is an unsalted hash of values.
+-- Raises 55000 unless this session holds the lock on the key exclusively, as advisory_holds()
+-- defines it. `lock` is the lock's name in the message. The message does not contain the key, which
+-- is an unsalted hash of values.
 CREATE FUNCTION advisory_require(key pg_catalog.int8, lock pg_catalog.text) RETURNS pg_catalog.void
     LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
     SET search_path = pg_catalog, pg_temp

@@ -202,8 +202,8 @@ fn module_of(source: &Path, file: &Path) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// The modules of files that each file's module names by `super::` or `crate::`. A module may name
-/// those that contain it, and they it.
+/// The modules of files that each file's module names by `super::` or `crate::`, also through a
+/// module that uses their names. A module may name those that contain it, and they it.
 fn files_used(source: &Path) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     let mut files = Vec::new();
     collect(source, &mut files);
@@ -211,6 +211,21 @@ fn files_used(source: &Path) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
         .iter()
         .map(|file| (module_of(source, file), code(file)))
         .collect();
+    // A name that a module takes from a module inside it is that module's.
+    let mut homes: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for (module, code) in &modules {
+        let uses = code.match_indices("use ").map(|(at, found)| at + found.len());
+        for path in uses.flat_map(|at| paths_of(&code[at..])) {
+            let mut home = module.clone();
+            home.extend(path.split("::").map(str::to_owned));
+            if let Some(name) = home.pop()
+                && modules.contains_key(&home)
+                && home.len() > module.len()
+            {
+                homes.entry(module.clone()).or_default().insert(name, home);
+            }
+        }
+    }
     let mut used = BTreeMap::new();
     for (module, code) in &modules {
         let parent = &module[..module.len().saturating_sub(1)];
@@ -230,7 +245,10 @@ fn files_used(source: &Path) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
                     }
                 }
                 while !full.is_empty() && !modules.contains_key(&full) {
-                    full.pop();
+                    let name = full.pop().unwrap_or_default();
+                    if let Some(home) = homes.get(&full).and_then(|names| names.get(&name)) {
+                        full.clone_from(home);
+                    }
                 }
                 if !module.starts_with(&full) && !full.starts_with(module) {
                     named.insert(full);

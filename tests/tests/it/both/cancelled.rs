@@ -10,7 +10,8 @@ use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use std::time::{Duration, Instant};
 
-const ROUNDS: u32 = 80;
+/// For each of the two interfaces, which send the same statements.
+const ROUNDS: u32 = 40;
 const LONG: Duration = Duration::from_secs(600);
 
 /// Longer than a release takes.
