@@ -19,8 +19,8 @@ use parts::Parts;
 use proc_macro2::{Span, TokenStream};
 
 /// The function with these steps, which acquire the lock, run the body and release the lock. An
-/// error is `converted` and returned where it happens; with `refusals`, one from before the body
-/// breaks out of `'held` and they decide.
+/// error is `converted` and returned where it happens. With `refusals`, an error from before the
+/// body breaks to `'held`, where they handle it.
 fn function(
     site: &Site,
     captures: Captures,

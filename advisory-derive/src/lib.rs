@@ -74,7 +74,7 @@ use site::lock::LockSite;
 /// | argument | values | meaning |
 /// | --- | --- | --- |
 /// | `key` | a string literal is a key pattern; `(7, "<id>")` is a pair with a second half that is derived from one; any other expression is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what to lock |
-/// | `keys` | a list, `["account:<from>", "account:<to>"]`; or an expression without brackets that yields any number of declared locks, `ids.iter().map(\|id\| AccountLock { id: *id })` | several locks, acquired in one round trip: sorted by number, without duplicates |
+/// | `keys` | a list, `["account:<from>", "account:<to>"]`; or an expression without brackets that yields any number of declared locks, `ids.iter().map(\|id\| AccountLock { id: *id })` | several locks, acquired together: sorted by number, without duplicates |
 /// | `with` | `with(week = date.iso_week().week())` | computed values for placeholders, like the named arguments of `format!` |
 /// | `scope` | `"xact"`, `"session"` | how long the lock is held: until the transaction ends, or for the call only |
 /// | `pool` | an expression: `self.pool` | the pool of the connection: bb8 or deadpool, in a plain `fn` r2d2, or one of your own. The body has `conn` |
@@ -162,8 +162,8 @@ use site::lock::LockSite;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future closes the connection: no lock, no open transaction and, without a pooler,
-/// no waiting backend is left. A pool replaces the connection; on a connection of your own, every
+/// Dropping the future closes the connection: no lock and no open transaction is left, and no
+/// waiting backend where a cancel request can be sent. A pool replaces the connection; on a connection of your own, every
 /// further locked call returns `BrokenConnection`. To limit the time of a call and keep its
 /// connection, write `wait` and `max_hold`: see `guide::cancellation`. After a drop during the commit
 /// it is not known whether the commit happened.

@@ -31,6 +31,7 @@
 mod acquire;
 mod body_leases;
 mod error;
+mod explain;
 mod fence;
 mod grant;
 pub(crate) mod guard;

@@ -82,7 +82,7 @@
 )]
 #![forbid(unsafe_code)]
 
-// Before the modules that use its macros.
+// The modules below use its macros, so it comes first.
 #[macro_use]
 #[allow(unused_macros, reason = "the modules that use them need features")]
 mod example_setup;
@@ -137,7 +137,7 @@ mod request;
     allow(
         dead_code,
         unreachable_pub,
-        reason = "leases need it, and what drops a body"
+        reason = "leases and async bodies use all of it"
     )
 )]
 mod rows;

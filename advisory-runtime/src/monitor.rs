@@ -91,7 +91,7 @@ mod leases;
 mod locks;
 mod names;
 mod row;
-pub(crate) mod sql;
+mod sql;
 
 pub use crate::claim::Counts as Claims;
 #[cfg(feature = "diesel-async")]
@@ -181,7 +181,7 @@ pub async fn cancel<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn.pg(), sql::cancel(backend)).await
+    signal(conn.pg(), backend.cancel_sql()).await
 }
 
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits
@@ -201,7 +201,7 @@ pub async fn terminate<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn.pg(), sql::terminate(backend)).await
+    signal(conn.pg(), backend.terminate_sql()).await
 }
 
 pub(crate) async fn read<D: Queries>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
@@ -210,7 +210,7 @@ pub(crate) async fn read<D: Queries>(conn: &mut D, names: &Names) -> Result<Lock
     Ok(Locks::of(rows, names))
 }
 
-/// Sends a statement of [`sql::cancel`] or [`sql::terminate`].
+/// Sends a statement of [`Backend::cancel_sql`] or [`Backend::terminate_sql`].
 pub(crate) async fn signal<D: Driver>(conn: &mut D, statement: String) -> Result<Signal, Error> {
     refresh(conn).await?;
     let answer = conn.query_text(&statement).await.map_err(Error::Database)?;

@@ -4,7 +4,7 @@
 //! the lock is still held. For a lock that guards a single transaction, use [`xact`](crate::xact),
 //! which releases the lock with the commit.
 //!
-//! `#[advisory_lock(…, scope = "session")]` expands to these calls.
+//! `#[advisory_lock(…, scope = "session")]` does the same as these calls.
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, session};
@@ -52,7 +52,7 @@ use crate::{Connection, Error, LockGuard, OwnedLockError, OwnedLockGuard, Reques
 /// # Cancel safety
 ///
 /// Dropping the future closes the connection, as for [`xact::begin`](crate::xact::begin). No lock
-/// and, without a pooler, no waiter is left.
+/// is left, and no waiter where a cancel request can be sent.
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn acquire<C: Connection>(
     conn: &mut C,

@@ -4,7 +4,7 @@
 //! and [`LockGuard::finish`] commits or rolls back. [`lock`] takes a lock in a transaction that is
 //! already open.
 //!
-//! `#[advisory_lock(…, scope = "xact")]` expands to these calls. There is no function that takes a
+//! `#[advisory_lock(…, scope = "xact")]` does the same as these calls. There is no function that takes a
 //! closure: a generic function cannot require that the future of an async closure is `Send`.
 //!
 //! Dropping the future of one of these functions before it is ready closes the connection, and with
@@ -60,9 +60,9 @@ use crate::{Isolation, Wait};
 /// # Cancel safety
 ///
 /// Not cancel safe for the connection: dropping the future closes it, as dropping the [`LockGuard`]
-/// does, and with it the transaction around a nested call. No lock, no open transaction and,
-/// without a pooler, no waiter is left. Between two tries of [`Request::poll`], a drop leaves the
-/// connection open. See [`cancellation`](crate::guide::cancellation).
+/// does, and with it the transaction around a nested call. No lock and no open transaction is
+/// left, and no waiter where a cancel request can be sent. Between two tries of [`Request::poll`], a
+/// drop leaves the connection open. See [`cancellation`](crate::guide::cancellation).
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn begin<C: Connection>(
     conn: &mut C,

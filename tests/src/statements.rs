@@ -90,12 +90,16 @@ async fn define(conn: &mut AsyncPgConnection, path: &str, sent: &Sent, statement
 }
 
 /// Asserts that the statements keep their meaning without their qualification, and with twins of
-/// their operators, functions and types on the `search_path`.
+/// their operators, functions, types and relations on the `search_path`.
 pub async fn assert_qualified(db: &Database, sent: &[Sent]) {
     let mut own = db.connect().await;
     let types = "CREATE SCHEMA hostile; CREATE DOMAIN hostile.int8 AS text; \
          CREATE DOMAIN hostile.int4 AS text; CREATE DOMAIN hostile.float8 AS text";
     run(&mut own, types).await;
+    let relations = "CREATE VIEW hostile.pg_trigger AS TABLE pg_catalog.pg_trigger; \
+         CREATE VIEW hostile.pg_class AS TABLE pg_catalog.pg_class; \
+         CREATE VIEW hostile.pg_index AS TABLE pg_catalog.pg_index";
+    run(&mut own, relations).await;
     let twins = "SELECT string_agg(format('CREATE OPERATOR hostile.%s (FUNCTION = %s, LEFTARG = %s, RIGHTARG = %s)', \
          oprname, oprcode, oprleft::regtype, oprright::regtype), ';') AS statement, '' AS types FROM pg_operator \
          WHERE oprkind = 'b' AND oprcode <> 0 AND oprname IN ('=', '<=', '>=', '<', '>', '<>', '+', '-', '*', '/', '||', '&', '<<', '>>')";

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::driver::block_on;
 #[cfg(feature = "diesel-async")]
 use crate::monitor::Lease;
-use crate::monitor::{self, Backend, Claims, LockHolder, Locks, Names, Refused, Signal, sql};
+use crate::monitor::{self, Backend, Claims, LockHolder, Locks, Names, Refused, Signal};
 
 /// Lists the advisory locks of the connection's database: see [`monitor::locks`].
 pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
@@ -46,10 +46,10 @@ pub fn holders<C: Connection, E: Refused>(conn: &mut C, error: &E) -> Result<Vec
 
 /// Cancels the statement that a backend runs: see [`monitor::cancel`].
 pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    block_on(monitor::signal(conn.pg(), sql::cancel(backend)))
+    block_on(monitor::signal(conn.pg(), backend.cancel_sql()))
 }
 
 /// Terminates a backend's session: see [`monitor::terminate`].
 pub fn terminate<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    block_on(monitor::signal(conn.pg(), sql::terminate(backend)))
+    block_on(monitor::signal(conn.pg(), backend.terminate_sql()))
 }

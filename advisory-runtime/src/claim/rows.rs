@@ -227,12 +227,12 @@ pub(crate) struct ClaimRows<R: Reach>(pub(crate) R, pub(crate) Box<dyn Steps<R::
 impl<R: Reach> ClaimRows<R> {
     fn send<A: Send + 'static>(
         &self,
-        is_here: bool,
+        on_caller: bool,
         step: KnownStep<R::Connection, A>,
         times: Times,
     ) -> Answering<'_, A, Error> {
         if let Some(step) = step {
-            return self.0.send(is_here, step, times);
+            return self.0.send(on_caller, step, times);
         }
         let other = PoolError::new("two kinds of rows have one name");
         Box::pin(ready(Err(other.into())))
@@ -240,11 +240,11 @@ impl<R: Reach> ClaimRows<R> {
 }
 
 impl<R: Reach> Rows<AnyClaim> for ClaimRows<R> {
-    fn sends_here(&self) -> bool {
+    fn sends_on_caller(&self) -> bool {
         R::IS_ASYNC
     }
 
-    fn gathers(&self) -> bool {
+    fn batches_ends(&self) -> bool {
         true
     }
 
@@ -261,18 +261,18 @@ impl<R: Reach> Rows<AnyClaim> for ClaimRows<R> {
         job: AnyClaim,
         end: ClaimEnd,
         times: Times,
-        is_here: bool,
+        on_caller: bool,
     ) -> Answering<'_, bool, Error> {
-        self.send(is_here, self.1.end(job, end), times)
+        self.send(on_caller, self.1.end(job, end), times)
     }
 
     fn end_all(
         &self,
         ends: Vec<(AnyClaim, ClaimEnd)>,
         times: Times,
-        is_here: bool,
+        on_caller: bool,
     ) -> Answering<'_, Vec<bool>, Error> {
-        self.send(is_here, self.1.end_all(ends), times)
+        self.send(on_caller, self.1.end_all(ends), times)
     }
 }
 
@@ -314,12 +314,12 @@ impl<T: Claim, D: Queries> Step<D, Vec<Renewed>, Error> for Renew<T> {
         true
     }
 
-    fn doubted(&self, answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
-        let doubted = |answer| match answer {
+    fn trusted_part(&self, answers: Vec<Renewed>) -> Option<Vec<Renewed>> {
+        let trusted_part = |answer| match answer {
             Renewed::Gone => Renewed::Busy,
             seen => seen,
         };
-        Some(answers.into_iter().map(doubted).collect())
+        Some(answers.into_iter().map(trusted_part).collect())
     }
 }
 
@@ -354,7 +354,7 @@ impl<T: Claim, D: Queries> Step<D, Vec<Settled>, Error> for Settle<T> {
     }
 
     /// An open transaction is not an answer: the pool's connection may be the one that has it open.
-    fn doubted(&self, answers: Vec<Settled>) -> Option<Vec<Settled>> {
+    fn trusted_part(&self, answers: Vec<Settled>) -> Option<Vec<Settled>> {
         (!answers.contains(&Settled::Open)).then_some(answers)
     }
 }
@@ -379,11 +379,11 @@ impl<T: Claim, D: Queries> Step<D, bool, Error> for EndStep<T> {
         })
     }
 
-    fn doubted(&self, is_ended: bool) -> Option<bool> {
+    fn trusted_part(&self, is_ended: bool) -> Option<bool> {
         is_ended.then_some(true)
     }
 
-    fn may_be_of_twin(&self, is_ended: &bool) -> bool {
+    fn may_come_from_duplicate(&self, is_ended: &bool) -> bool {
         !is_ended
     }
 }
@@ -401,11 +401,11 @@ impl<T: Claim, D: Queries> Step<D, Vec<bool>, Error> for EndAllStep<T> {
     }
 
     /// Claims that were not ended here are ended one by one.
-    fn doubted(&self, are_ended: Vec<bool>) -> Option<Vec<bool>> {
+    fn trusted_part(&self, are_ended: Vec<bool>) -> Option<Vec<bool>> {
         are_ended.contains(&true).then_some(are_ended)
     }
 
-    fn may_be_of_twin(&self, are_ended: &Vec<bool>) -> bool {
+    fn may_come_from_duplicate(&self, are_ended: &Vec<bool>) -> bool {
         are_ended.contains(&false)
     }
 }

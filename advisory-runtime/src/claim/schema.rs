@@ -279,7 +279,7 @@ impl Schema {
              DO $$ BEGIN -- A partition runs the triggers of its parent for rows only.\n    \
              EXECUTE format('CREATE OR REPLACE TRIGGER advisory_claim_inserted AFTER INSERT ON %s\n        \
              FOR EACH %s EXECUTE FUNCTION advisory_claim_notify()', {name}::regclass,\n        \
-             CASE WHEN (SELECT relkind FROM pg_class WHERE oid = {name}::regclass) = 'p' THEN 'ROW' ELSE 'STATEMENT' END);\n\
+             CASE WHEN (SELECT relkind FROM pg_catalog.pg_class WHERE oid = {name}::regclass) = 'p' THEN 'ROW' ELSE 'STATEMENT' END);\n\
              END $$;\n\
              CREATE OR REPLACE TRIGGER advisory_claim_released AFTER UPDATE OF {by} ON {table}\n    \
              FOR EACH ROW WHEN (OLD.{by} IS NOT NULL AND NEW.{by} IS NULL{open})\n    \

@@ -109,8 +109,7 @@ pub trait PoolHandle: Clone {}
 impl<P: Clone> PoolHandle for P {}
 
 impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
-    /// Creates a worker with this name, with which `locked_by` begins. Several workers can share a
-    /// name.
+    /// Creates a worker. `locked_by` begins with its name, which several workers can share.
     ///
     /// By default it runs one body at a time. After a failed attempt, it retries the row if the
     /// table has a `run_at`, otherwise fails it for good if the table has a `failed_at`, and
@@ -198,8 +197,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
         self
     }
 
-    /// Calls a closure for each event, on the worker's task and on the thread that renews the rows
-    /// of the process, so it must not block. A panic is caught and discarded. The features
+    /// Calls a closure for each event, on the worker's task, on tasks that end rows, and on the
+    /// thread that renews the rows of the process, so it must not block. A panic is caught and discarded. The features
     /// `tracing` and `metrics` observe the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
@@ -212,8 +211,9 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// when all running bodies have returned, or after the time of [`grace`](Self::grace).
     ///
     /// If a claim has been sent, the worker waits at most 5 seconds for its answer; without one, its
-    /// rows may stay claimed until they expire. It waits at most 5 seconds for its rows to end. The
-    /// process continues to try for as long as it lives, and a row that it cannot end expires.
+    /// rows may stay claimed until they expire. After the last body it waits at most 5
+    /// seconds for its rows to end. The process continues to try for as long as it lives, and a row
+    /// that it cannot end expires.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'w) -> Self {
         self.stop = Box::pin(stop);
         self
@@ -273,8 +273,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     ///
     /// The statements of [`next`](super::next) and [`run`](super::run), except that one `UPDATE`
     /// ends several rows; it skips locked rows, which are then ended one by one. Each statement
-    /// takes a connection of the pool, and none is held while a body runs. The workers of a process
-    /// share one connection outside the pool for `LISTEN advisory_claim`, unless
+    /// takes a connection of the pool, and none is held while a body runs. The workers of a pool
+    /// share one connection outside of it for `LISTEN advisory_claim`, unless
     /// [`poll_only`](Self::poll_only) is set. If it cannot be opened, or if a pooler in transaction
     /// mode is in front of the server, the worker reports that once to the observer, and polls.
     ///

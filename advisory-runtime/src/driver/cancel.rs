@@ -64,39 +64,39 @@ pub(crate) fn send(token: CancelToken) {
     if !is_of_a_process || needs_tls(&token) && TLS.get().is_none() {
         return;
     }
-    let (is_driven, driven) = oneshot::channel();
+    let (has_run, runtime_ran) = oneshot::channel();
     // A runtime that is about to end drops the task, and a thread without a runtime drops the
     // sender.
     if let Ok(runtime) = Handle::try_current() {
         drop(runtime.spawn(async move {
             yield_now().await;
-            drop::<oneshot::Sender<()>>(is_driven);
+            drop::<oneshot::Sender<()>>(has_run);
         }));
     }
     // Without the thread, the session ends after the statement that it runs.
-    timer_thread::run(Box::pin(send_often(token, driven)));
+    timer_thread::run(Box::pin(send_often(token, runtime_ran)));
 }
 
-/// Sends the requests, and sends them again when the caller's runtime has run: after the messages
-/// of the call, which the connection's own task writes there. A request that overtakes them hits
+/// Sends the requests, and sends them again once the caller's runtime has run. On that runtime the
+/// connection's own task writes the call's messages, and a request that overtakes them cancels
 /// nothing. A runtime of one thread can be busy, or not run at all.
-async fn send_often(token: CancelToken, mut driven: oneshot::Receiver<()>) {
+async fn send_often(token: CancelToken, mut runtime_ran: oneshot::Receiver<()>) {
     let dropped = Instant::now();
-    let mut is_driven = false;
+    let mut has_run = false;
     for delay in DELAYS {
-        is_driven = timeout_at(dropped + delay, &mut driven).await.is_ok();
-        if is_driven {
+        has_run = timeout_at(dropped + delay, &mut runtime_ran).await.is_ok();
+        if has_run {
             break;
         }
         send_one(&token).await;
     }
-    if !is_driven {
+    if !has_run {
         // Never a value: the sender is dropped.
-        drop(driven.await);
+        drop(runtime_ran.await);
     }
-    let driven = Instant::now();
+    let first_run = Instant::now();
     for delay in DELAYS {
-        sleep_until(driven + delay).await;
+        sleep_until(first_run + delay).await;
         send_one(&token).await;
     }
 }

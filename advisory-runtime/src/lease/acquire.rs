@@ -1,10 +1,10 @@
-//! Grants a lease: by one statement, and a second one if the sequence is behind or the row is
-//! locked.
+//! Grants a lease: by one statement, and by more if the sequence is behind or the row is locked.
 
+use super::explain::{Rights, outside_transaction};
 use super::request::milliseconds;
 use super::row::micros;
 use super::sql::{BEHIND, Form, LOCKED, timeline};
-use super::statement::{GrantColumns, Rights, Statement, Value, count, outside_transaction};
+use super::statement::{GrantColumns, Statement, Value, count};
 use super::tries::Refusal;
 use super::{Error, FencingToken, Lease, Request, Table};
 use crate::Connection;
@@ -16,7 +16,7 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// One in so many acquisitions removes expired rows.
+/// Of the grants that insert a row, one in so many removes expired rows.
 const SWEEPS: u64 = 16;
 /// How often a grant moves the sequence, which somebody may set back meanwhile.
 const MOVES: u32 = 3;
@@ -38,7 +38,7 @@ impl Table {
         outside_transaction(conn, || request.name())?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let number = random();
-        // Sometimes the first rows: few random places are in front of them.
+        // Sometimes from the first row, because a random start rarely covers the first rows.
         let mut swept_from = [0; 32];
         if !(number / SWEEPS).is_multiple_of(8) {
             swept_from[..8].copy_from_slice(&number.to_be_bytes());
@@ -247,7 +247,7 @@ impl Table {
             // The setting would last until the end of the test's transaction.
             conn.execute(move_it).await
         } else {
-            // Renewals wait behind this wait.
+            // While this waits for the lock on the table, renewals queue behind it.
             let message = format!("SET LOCAL lock_timeout='1s';{move_it}");
             conn.execute(&message).await
         };

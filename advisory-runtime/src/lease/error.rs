@@ -4,11 +4,12 @@ mod message;
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 mod observed;
 
-use super::Table;
+use super::sql::Texts;
 use crate::error::{PoolError, product_error};
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a call under a lease failed, apart from the error of its own body.
@@ -235,12 +236,10 @@ product_error!(Error);
 
 /// The key that a call did not get, for [`monitor::holders`](crate::monitor::holders).
 #[derive(Clone)]
-pub struct BusyKey(pub(crate) Box<(Table, [u8; 32])>);
-
-impl BusyKey {
-    pub(crate) fn new(table: &Table, key_hash: [u8; 32]) -> Self {
-        Self(Box::new((table.clone(), key_hash)))
-    }
+pub struct BusyKey {
+    /// The names of its table.
+    pub(super) texts: Arc<Texts>,
+    pub(crate) key_hash: Box<[u8; 32]>,
 }
 
 /// Without the hash: it can be that of personal data.

@@ -2,14 +2,13 @@
 
 use super::rows::Alive;
 use super::store::Store;
-use super::{Error, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
+use super::{Error, Lease, LeaseGuard, Request, Row, Table, body_leases};
 use crate::Wait;
 use crate::driver::timeout;
 use crate::observe::Telemetry;
 use crate::rows::{self, Observer, number_of_pool};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// How long the server may take to answer whether a call waits for itself.
@@ -98,8 +97,8 @@ impl<S: Store> Leases<S> {
     /// # Locking
     ///
     /// One statement, and one round trip, per try, on a connection of the pool: an
-    /// `INSERT … ON CONFLICT DO UPDATE`. One in sixteen tries also removes a few expired rows. It
-    /// takes a transaction-level advisory lock on the key without waiting. If the request has a
+    /// `INSERT … ON CONFLICT DO UPDATE`. Of the tries that insert a row, one in sixteen also
+    /// removes expired rows. A try takes a transaction-level advisory lock on the key without waiting. If the request has a
     /// wait, it tries again, first after 10 ms and at last every half second. If the expired row is
     /// locked or is being removed, a second statement waits for the removal. If the sequence is
     /// behind the key's token or the server's timeline, as at the first grant of a server and after
@@ -170,18 +169,8 @@ impl<S: Store> Leases<S> {
             let lock = request.name();
             return Err(Error::SelfDeadlock { lock });
         }
-        let (ready, granted) = oneshot::channel();
-        let (lock, max_hold) = (request.name(), request.max_hold);
-        let no_runtime = |reason| Error::NoRuntime { lock, reason };
-        // Boxed, since a task moves its future several times.
-        let task = Box::pin(task::run(self.clone(), request, ready, alive));
-        if let Err(reason) = S::spawn(task) {
-            return Err(no_runtime(reason));
-        }
-        let Ok(granted) = granted.await else {
-            return Err(no_runtime("the runtime is shutting down"));
-        };
-        let (lease, renewal) = granted?;
+        let max_hold = request.max_hold;
+        let (lease, renewal) = self.acquire_in_a_task(request, alive).await?;
         Ok(LeaseGuard {
             lease,
             renewal: Some(renewal),

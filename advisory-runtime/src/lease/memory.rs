@@ -113,7 +113,7 @@ impl InMemory {
 }
 
 impl Rows<Arc<Granted>> for InMemory {
-    fn sends_here(&self) -> bool {
+    fn sends_on_caller(&self) -> bool {
         true
     }
 

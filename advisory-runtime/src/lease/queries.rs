@@ -1,8 +1,9 @@
 //! Reads and changes the rows of the lease table.
 
+use super::explain::outside_transaction;
 use super::request::{name_of_hash, wrong_data};
 use super::sql::{Form, SWEPT};
-use super::statement::{RowColumns, Statement, Value, count, outside_transaction};
+use super::statement::{RowColumns, Statement, Value, count};
 use super::{Error, Lease, Request, Row, Table};
 use crate::Connection;
 use crate::driver::Queries;

@@ -1,10 +1,11 @@
 //! Leases as rows that the keeper renews and ends.
 
 use super::Error;
+use super::explain::outside_transaction;
 use super::grant::Granted;
 use super::request::milliseconds;
 use super::sql::Form;
-use super::statement::{Statement, Value, outside_transaction};
+use super::statement::{Statement, Value};
 use crate::PoolError;
 use crate::driver::Queries;
 use crate::rows::{
@@ -69,7 +70,7 @@ impl HeldRow for Arc<Granted> {
 pub(crate) struct LeaseRows<R>(pub(crate) R);
 
 impl<R: Reach> Rows<Arc<Granted>> for LeaseRows<R> {
-    fn sends_here(&self) -> bool {
+    fn sends_on_caller(&self) -> bool {
         R::IS_ASYNC
     }
 
@@ -92,12 +93,12 @@ impl<R: Reach> Rows<Arc<Granted>> for LeaseRows<R> {
         row: Arc<Granted>,
         mut end: LeaseEnd,
         times: Times,
-        is_here: bool,
+        on_caller: bool,
     ) -> Answering<'_, bool, Error> {
         if row.lease.hold.phase() == Phase::RolledBack {
             end.keep = None;
         }
-        self.0.send(is_here, Arc::new(EndStep(row, end)), times)
+        self.0.send(on_caller, Arc::new(EndStep(row, end)), times)
     }
 }
 

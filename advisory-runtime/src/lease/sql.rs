@@ -4,8 +4,8 @@
 //! All times are `clock_timestamp()`: `now()` is when the transaction began, before any wait.
 //!
 //! **Why a later grant has the larger token.** Each grant locks its key until its transaction ends
-//! (a take-over, which is of a key with a row, locks that row) before it draws from the sequence,
-//! so two grants of one key draw one after the other. Without the lock, a session could draw a
+//! before it draws from the sequence, so two grants of one key draw one after the other. A take-over
+//! locks the existing row instead. Without the lock, a session could draw a
 //! number, be stopped, and insert it after a larger one.
 //!
 //! **Why no two grants have the same token.** A token is always a number that was drawn, and the
@@ -146,7 +146,7 @@ impl Texts {
             ("row", include_str!("sql/row.sql")),
             ("wanted", include_str!("sql/wanted.sql")),
             ("swept", swept),
-            ("is_current", IS_CURRENT),
+            ("may_be_granted", MAY_BE_GRANTED),
             ("is_of_timeline", is_of_timeline),
             ("next", next),
             ("timeline", TIMELINE),
@@ -156,7 +156,7 @@ impl Texts {
             ("make_durable", MAKE_DURABLE),
             ("outcome", OUTCOME),
             (
-                "is_forgettable",
+                "do_not_wait_for_disk",
                 "set_config('synchronous_commit', 'off', true) IS NOT NULL",
             ),
             ("kept", KEPT),
@@ -276,14 +276,14 @@ fn template(form: Form) -> (String, &'static str) {
     }
 }
 
-/// The row of the grant, held or kept. A try whose answer was lost can arrive after another
-/// holder's term and is granted the key with the same random number, but with another token. A
-/// server that was restored from a dump grants tokens again, but not the number.
+/// The row of the grant, held or done. A delayed retry is granted the key again with the same
+/// `grant_id`, so that alone does not identify a grant. After a restore from a dump tokens repeat, so
+/// neither does the token alone.
 const IS_OURS: &str = "key_hash = :key AND grant_id = :grant AND token = :token";
 const IS_ASKED: &str = "l.grant_id = asked.grant_id AND l.token = asked.token AND NOT l.is_kept";
 
 /// True if a number may be granted. The timeline is read last, because that is expensive.
-const IS_CURRENT: &str =
+const MAY_BE_GRANTED: &str =
     "CASE WHEN drawn.number > COALESCE(drawn.token, 0) THEN {is_of_timeline} ELSE false END";
 const IS_OF_TIMELINE: &str =
     "(({timeline} - (drawn.number >> 40)) & CAST(4095 AS int8)) = CAST(0 AS int8)";

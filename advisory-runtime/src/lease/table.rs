@@ -1,8 +1,8 @@
 //! The lease table: its name, its migration, and the name of this process in it.
 
-use super::Error;
 use super::sql::{Form, Texts};
 use super::statement::count;
+use super::{BusyKey, Error};
 use crate::driver::Queries;
 use crate::{Connection, Request, lock};
 use advisory_pattern::Derivation;
@@ -206,6 +206,21 @@ impl Table {
         }
         .await;
         created.map_err(Error::Database)
+    }
+
+    pub(crate) fn busy_key(&self, key_hash: [u8; 32]) -> BusyKey {
+        BusyKey {
+            texts: Arc::clone(&self.texts),
+            key_hash: Box::new(key_hash),
+        }
+    }
+
+    /// The table of a key that a call did not get.
+    pub(crate) fn of(busy: &BusyKey) -> Self {
+        Self {
+            texts: Arc::clone(&busy.texts),
+            ..Self::new()
+        }
     }
 
     /// Returns `true` if its statements are those of the migration's table.

@@ -17,9 +17,9 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 /// A granted lease, and the value that keeps it.
-pub(super) type Acquired = (Lease, LeaseRenewal);
+type Acquired = (Lease, LeaseRenewal);
 
-pub(super) async fn run<S: Store>(
+async fn run<S: Store>(
     leases: Leases<S>,
     request: Request,
     mut ready: oneshot::Sender<Result<Acquired, Error>>,
@@ -148,6 +148,25 @@ async fn acquire<S: Store>(
 }
 
 impl<S: Store> Leases<S> {
+    pub(super) async fn acquire_in_a_task(
+        &self,
+        request: Request,
+        alive: Alive,
+    ) -> Result<Acquired, Error> {
+        let (ready, granted) = oneshot::channel();
+        let lock = request.name();
+        let no_runtime = |reason| Error::NoRuntime { lock, reason };
+        // Boxed, since a task moves its future several times.
+        let task = Box::pin(run(self.clone(), request, ready, alive));
+        if let Err(reason) = S::spawn(task) {
+            return Err(no_runtime(reason));
+        }
+        match granted.await {
+            Ok(granted) => granted,
+            Err(_) => Err(no_runtime("the runtime is shutting down")),
+        }
+    }
+
     /// Has the keeper renew a lease, together with the others of its pool and table.
     pub(super) fn keep(
         &self,

@@ -1,6 +1,6 @@
 //! The tries of an acquisition: when the next one is, and when there is none.
 
-use super::{BusyKey, Error, Request, Table};
+use super::{Error, Request, Table};
 use crate::Wait;
 use crate::rows::Backoff;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl<'c> Tries<'c> {
     fn held(&self, waited: Duration) -> Error {
         Error::Held {
             lock: self.request.name(),
-            busy: BusyKey::new(self.table, self.request.key_hash),
+            busy: self.table.busy_key(self.request.key_hash),
             waited,
         }
     }

@@ -26,7 +26,7 @@ pub(super) async fn acquire<D: Driver>(conn: &mut D, call: &mut Call) -> Result<
     }
     let acquired = acquire_once(conn, call).await;
     if let Err(error) = &acquired
-        && (client_check::is_refused(call, error)
+        && (client_check::record_refusal(call, error)
             || Box::pin(session::may_repeat(conn, call, error)).await)
     {
         return Box::pin(acquire_once(conn, call)).await;

@@ -2,6 +2,7 @@
 
 use super::Comment;
 use super::row::{LockRow, duration};
+use crate::sql::qualify::qualify;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -181,6 +182,30 @@ impl Backend {
             } => transaction_age,
             Activity::Hidden { .. } | Activity::Gone => None,
         }
+    }
+}
+
+impl Backend {
+    /// The SQL that cancels its statement.
+    pub(crate) fn cancel_sql(&self) -> String {
+        self.signal_sql("pg_cancel_backend(t.pid)", "gone")
+    }
+
+    /// The SQL that terminates its session and waits for the end, so that its locks are free when
+    /// the statement returns.
+    pub(crate) fn terminate_sql(&self) -> String {
+        self.signal_sql("pg_terminate_backend(t.pid, 5000::int8)", "sent")
+    }
+
+    fn signal_sql(&self, call: &str, otherwise: &str) -> String {
+        let started = self.started;
+        qualify(&format!(
+            include_str!("sql/signal.sql"),
+            pid = self.pid,
+            started = started.map_or_else(|| "NULL".to_owned(), |started| started.to_string()),
+            call = call,
+            otherwise = otherwise,
+        ))
     }
 }
 

@@ -240,8 +240,8 @@ impl refused::Refused for lease::Error {
             }
             error => Self::Database(error.into()),
         })?;
-        let (table, key_hash) = &*busy.0;
-        let row = table.find_hash(conn, *key_hash).await?;
+        let row = lease::Table::of(busy);
+        let row = row.find_hash(conn, *busy.key_hash).await?;
         let holder = row.map(|row| LockHolder {
             lock: lock.clone(),
             held_by: HeldBy::Lease(row),

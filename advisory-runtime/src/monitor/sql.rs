@@ -1,6 +1,5 @@
 //! The monitor's statements.
 
-use super::Backend;
 use crate::sql::qualify::qualify;
 #[cfg(feature = "diesel-async")]
 use crate::sql::quoted;
@@ -11,27 +10,6 @@ pub(super) const FRESH: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
 
 pub(super) static LOCKS: LazyLock<String> =
     LazyLock::new(|| qualify(include_str!("sql/locks.sql")));
-
-pub(crate) fn cancel(backend: &Backend) -> String {
-    signal("pg_cancel_backend(t.pid)", "gone", backend)
-}
-
-/// Terminates a backend's session and waits for its end, so that its locks are free when this
-/// returns.
-pub(crate) fn terminate(backend: &Backend) -> String {
-    signal("pg_terminate_backend(t.pid, 5000::int8)", "sent", backend)
-}
-
-fn signal(call: &str, otherwise: &str, backend: &Backend) -> String {
-    let started = backend.started;
-    qualify(&format!(
-        include_str!("sql/signal.sql"),
-        pid = backend.pid,
-        started = started.map_or_else(|| "NULL".to_owned(), |started| started.to_string()),
-        call = call,
-        otherwise = otherwise,
-    ))
-}
 
 #[cfg(feature = "diesel-async")]
 pub(super) static CLAIM_TABLES: LazyLock<String> =

@@ -38,7 +38,8 @@ pub enum Event<'e, R, E> {
     RenewalFailed(&'e R, &'e E),
     /// It was lost before its end, and its body is dropped.
     Lost(&'e R),
-    /// It has ended, and the commit is on disk.
+    /// It has ended. The commit is on disk, except that of a lease's release: a crash of the server
+    /// can undo it, and the lease then expires.
     #[non_exhaustive]
     Ended {
         /// The lease, or the claim.
@@ -49,7 +50,8 @@ pub enum Event<'e, R, E> {
         /// How long it was held.
         held: Duration,
     },
-    /// A worker's body has ended. Unless it was dropped, its row has ended or is no longer held.
+    /// A worker's body has ended. Unless it was dropped, its row has ended, is no longer held, or
+    /// could not be ended.
     #[non_exhaustive]
     Finished {
         /// The claim.
@@ -59,8 +61,8 @@ pub enum Event<'e, R, E> {
         /// How long the body ran.
         ran: Duration,
     },
-    /// The server refused the end. It is tried again until the row expires, and a message that does
-    /// not fit its column is cut.
+    /// The server refused the end. A temporary refusal is tried again for ten seconds, and a message
+    /// that does not fit its column is cut. After any other refusal the row expires.
     EndFailed(&'e R, &'e E),
     /// The server refused a claim, or an attempt to become leader. It is tried again.
     Refused(&'e E),
@@ -71,7 +73,7 @@ pub enum Event<'e, R, E> {
     Reconnected,
 }
 
-/// How a body that a worker has called is over.
+/// How a worker's body ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BodyOutcome<'e, E> {

@@ -41,7 +41,7 @@ struct State {
     endings: usize,
     /// The time by which the body must have returned, after a statement that ended the hold in a
     /// transaction. The answer to the commit may never arrive, even if other connections work.
-    return_by: Option<Instant>,
+    body_deadline: Option<Instant>,
     /// The last transaction in which the hold was ended.
     inside: Inside,
     /// Why the last renewal failed.
@@ -83,7 +83,7 @@ impl Hold {
                 is_lost: false,
                 phase: Phase::Held,
                 endings: 0,
-                return_by: None,
+                body_deadline: None,
                 inside: Inside::default(),
                 reason: None,
             }),
@@ -133,7 +133,7 @@ impl Hold {
             if is_committed {
                 state.phase = Phase::Ended;
             } else {
-                (state.phase, state.return_by) = (Phase::RolledBack, None);
+                (state.phase, state.body_deadline) = (Phase::RolledBack, None);
             }
             // After a commit, a refused renewal does not mean that the row was lost.
             state.is_lost &= !is_committed;
@@ -142,7 +142,7 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    pub(crate) fn blame(&self, error: DieselError) {
+    pub(crate) fn record_renewal_error(&self, error: DieselError) {
         self.state().reason = Some(error);
     }
 
@@ -154,7 +154,7 @@ impl Hold {
         self.state().phase
     }
 
-    /// Records that a statement which ends the hold is being sent, until what is returned is
+    /// Records that a statement which ends the hold is being sent, until the returned value is
     /// dropped.
     pub(crate) fn ending(&self) -> Ending<'_> {
         self.state().endings += 1;
@@ -186,8 +186,8 @@ impl Hold {
         planned.min(now + half.max(pause(every)))
     }
 
-    pub(crate) fn return_by(&self) -> Option<Instant> {
-        self.state().return_by
+    pub(crate) fn body_deadline(&self) -> Option<Instant> {
+        self.state().body_deadline
     }
 
     pub(crate) fn inside(&self) -> Inside {
@@ -209,7 +209,7 @@ impl Hold {
         let state = self.state();
         let is_late = || state.until.is_over_within(margin(self.ttl));
         let is_held = matches!(state.phase, Phase::Held | Phase::RolledBack);
-        match state.return_by {
+        match state.body_deadline {
             // A refused renewal may come before the answer of the statement that ended the hold.
             None if is_held && state.endings > 0 => is_late().then_some(Stop::Unanswered),
             _ if is_held => (state.is_lost || is_late()).then_some(Stop::Lost),
@@ -233,12 +233,12 @@ impl Ending<'_> {
     /// The statement has ended the hold: inside an open transaction, or for good.
     pub(crate) fn done(self, inside: Option<Inside>) {
         let mut state = self.0.state();
-        (state.phase, state.return_by) = (Phase::Ended, None);
+        (state.phase, state.body_deadline) = (Phase::Ended, None);
         if let Some(inside) = inside {
             let now = Instant::now();
             (state.phase, state.inside) = (Phase::InTransaction(now), inside);
             // A limit beyond the clock's range never comes.
-            state.return_by = now.checked_add(grace(self.0.ttl));
+            state.body_deadline = now.checked_add(grace(self.0.ttl));
         }
     }
 }
@@ -272,13 +272,13 @@ mod tests {
     async fn work_that_ends_twice_must_return_as_if_it_had_ended_once() {
         let hold = hold();
         hold.ending().done(Some(Inside::default()));
-        let by = hold.return_by();
+        let by = hold.body_deadline();
         assert!(by.is_some());
         let again = hold.ending();
         advance(TTL).await;
         assert_eq!(hold.stop(), None);
         drop(again);
-        assert_eq!(hold.return_by(), by);
+        assert_eq!(hold.body_deadline(), by);
         assert_eq!(UNANSWERED, TTL * 2);
         advance(TTL).await;
         assert_eq!(hold.stop(), Some(Stop::Unanswered));

@@ -4,8 +4,8 @@
 //! threads. It starts with the first row, and ends some seconds after the last one. All rows of one
 //! table that are due are renewed by one statement.
 
+mod ends;
 mod group;
-mod renewal;
 mod tries;
 
 use super::answer::{Renewed, RowError, Settled};
@@ -14,9 +14,8 @@ use super::event::RowEvent;
 use super::hold::Hold;
 use super::reach::{Answering, Times};
 use crate::PoolError;
-use group::Group;
-pub(crate) use renewal::Renewal;
-use renewal::{PendingEnd, Queue};
+pub(crate) use group::Renewal;
+use group::{Group, PendingEnd};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -60,11 +59,11 @@ pub trait HeldRow: Clone + Send + Sync + 'static {
 /// boxed, so that the keeper is not compiled for each type of row and pool.
 pub trait Rows<R: HeldRow>: Send + Sync {
     /// Returns `true` if the caller's own runtime can send an end.
-    fn sends_here(&self) -> bool;
+    fn sends_on_caller(&self) -> bool;
 
     /// Returns `true` if rows that end at the same time are ended together, by
     /// [`end_all`](Self::end_all).
-    fn gathers(&self) -> bool {
+    fn batches_ends(&self) -> bool {
         false
     }
 
@@ -75,14 +74,14 @@ pub trait Rows<R: HeldRow>: Send + Sync {
     /// How the transactions have ended in which these rows were ended, without waiting for them.
     fn settled(&self, rows: Vec<R>, times: Times) -> Answering<'_, Vec<Settled>, R::Error>;
 
-    /// Ends a row; returns `false` if it was no longer held. `is_here` is `true` on the caller's
+    /// Ends a row; returns `false` if it was no longer held. `on_caller` is `true` on the caller's
     /// runtime, where it is tried once.
     fn end(
         &self,
         row: R,
         end: R::End,
         times: Times,
-        is_here: bool,
+        on_caller: bool,
     ) -> Answering<'_, bool, R::Error>;
 
     /// Ends rows by one statement without waiting for locked ones. One answer for each, in their
@@ -198,7 +197,10 @@ impl Keeper {
         let mut state = self.state();
         self.start(&mut state)?;
         let group = state.groups.entry(name.clone());
-        let group = group.or_insert_with(|| Arc::new(Group::new(Arc::clone(self), name, rows())));
+        let group = group.or_insert_with(|| {
+            let (keeper, submit) = (Arc::clone(self), PendingEnd::submit);
+            Arc::new(Group::new(keeper, name, rows(), submit))
+        });
         let group: Arc<dyn Any + Send + Sync> = Arc::<dyn Due>::clone(group);
         let Ok(group) = group.downcast::<Group<R>>() else {
             return Err(PoolError::new("two kinds of rows have one name"));

@@ -24,15 +24,15 @@ const OPENING: Duration = Duration::from_secs(1);
 pub(crate) struct Pooled {
     pool: Arc<dyn AnyPool>,
     runtime: Option<Handle>,
-    renewing: Mutex<Own>,
-    ending: Mutex<Own>,
+    renewing: Mutex<Dedicated>,
+    ending: Mutex<Dedicated>,
 }
 
 /// A connection outside the pool, which stays open for the next statement.
 #[derive(Default)]
-struct Own {
+struct Dedicated {
     open: Option<Box<AsyncPgConnection>>,
-    /// Goes on when the statement that wants it is given up: the next one has it sooner.
+    /// Continues after its statement is dropped, so that the next one can use the connection.
     opening: Option<JoinHandle<Opened>>,
 }
 
@@ -57,7 +57,7 @@ impl<P: Pool + Send> AnyPool for P {
     }
 }
 
-impl Own {
+impl Dedicated {
     /// The answer. A connection that was open before gets half of the time, so that a new one can
     /// answer if the network has lost those that are open.
     async fn send<A, E: RowError>(
@@ -134,25 +134,32 @@ impl Pooled {
     /// The answer on a connection outside the pool. A renewal does not wait for another one's
     /// answer, which may take as long as the longest ttl allows.
     async fn on_own<A, E: RowError>(&self, step: &OnPg<A, E>, times: Times) -> Result<A, E> {
-        let Times { soon, answer } = times;
+        let Times {
+            fallback_after,
+            answer,
+        } = times;
         if !step.is_renewal() {
             let mut own = self.ending.lock().await;
             return own.send(&self.pool, step, answer).await;
         }
-        match timeout(soon, self.renewing.lock()).await {
+        match timeout(fallback_after, self.renewing.lock()).await {
             Some(mut own) => own.send(&self.pool, step, answer).await,
-            None => Own::default().send(&self.pool, step, answer).await,
+            None => Dedicated::default().send(&self.pool, step, answer).await,
         }
     }
 
     /// The answer on a connection of the pool, from the caller's own runtime.
-    async fn send_here<A, E: RowError>(&self, step: Arc<OnPg<A, E>>, times: Times) -> Result<A, E> {
+    async fn send_on_caller<A, E: RowError>(
+        &self,
+        step: Arc<OnPg<A, E>>,
+        times: Times,
+    ) -> Result<A, E> {
         // If nobody waits any more while the pool checks a connection, the pool can close it, which
         // ends a test's transaction.
-        let soon = times.on_pool(step.is_of_test());
-        match timeout(soon, self.pool.any_connection()).await {
+        let fallback_after = times.on_pool(step.is_of_test());
+        match timeout(fallback_after, self.pool.any_connection()).await {
             Some(conn) => send_on(conn?, &*step, times.answer).await,
-            None => Err(no_connection(soon).into()),
+            None => Err(no_connection(fallback_after).into()),
         }
     }
 }
@@ -164,12 +171,12 @@ impl Reach for Pooled {
 
     fn send<A: Send + 'static, E: RowError>(
         &self,
-        is_here: bool,
+        on_caller: bool,
         step: Arc<OnPg<A, E>>,
         times: Times,
     ) -> Answering<'_, A, E> {
-        if is_here {
-            return Box::pin(self.send_here(step, times));
+        if on_caller {
+            return Box::pin(self.send_on_caller(step, times));
         }
         Box::pin(async move {
             let pooled = self.on_pool(Arc::clone(&step), times.answer);

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// After this time another connection is used as well.
-    pub(crate) soon: Duration,
+    pub(crate) fallback_after: Duration,
     /// How long the server may take to answer on one connection.
     pub(crate) answer: Duration,
 }
@@ -31,7 +31,7 @@ impl Times {
     /// `every` is the time between two renewals, `left` the time until the first row expires.
     pub(crate) fn new(every: Duration, left: Duration) -> Self {
         Self {
-            soon: (every / 8).clamp(Duration::from_millis(5), Duration::from_millis(500)),
+            fallback_after: (every / 8).clamp(Duration::from_millis(5), Duration::from_millis(500)),
             // A row that is about to expire does not hurry the others of its statement.
             answer: UNANSWERED
                 .min((left / 2).max(every / 4))
@@ -41,7 +41,11 @@ impl Times {
 
     /// How long the pool's connection may take before another one is used.
     pub(super) const fn on_pool(self, is_of_test: bool) -> Duration {
-        if is_of_test { self.answer } else { self.soon }
+        if is_of_test {
+            self.answer
+        } else {
+            self.fallback_after
+        }
     }
 
     /// For a question about a transaction that has ended a row: its answer counts after the expiry
@@ -71,13 +75,13 @@ pub(crate) trait Step<D, A, E>: Send + Sync {
 
     /// Returns `true` if the same statement on the other connection may have caused this answer, such
     /// as "not held". Then the other answer is awaited too.
-    fn may_be_of_twin(&self, _: &A) -> bool {
+    fn may_come_from_duplicate(&self, _: &A) -> bool {
         false
     }
 
     /// Returns the part of an answer that can be trusted if the connection is outside the pool,
     /// which has not set it up: its `search_path` or its role can hide a row.
-    fn doubted(&self, answer: A) -> Option<A> {
+    fn trusted_part(&self, answer: A) -> Option<A> {
         Some(answer)
     }
 }
@@ -98,7 +102,7 @@ pub(crate) trait Reach: Send + Sync + 'static {
     /// runtime, on a connection of the pool.
     fn send<A: Send + 'static, E: RowError>(
         &self,
-        is_here: bool,
+        on_caller: bool,
         step: AnyStep<Self::Connection, A, E>,
         times: Times,
     ) -> Answering<'_, A, E>;
@@ -113,35 +117,37 @@ pub(crate) async fn first_answer<D, A, E: RowError>(
     own: impl Future<Output = Result<A, E>>,
 ) -> Result<A, E> {
     let mut pooled = pin!(pooled);
-    let soon = times.on_pool(step.is_of_test());
+    let fallback_after = times.on_pool(step.is_of_test());
     // The answer on the pool's connection, while the other connection is awaited.
-    let mut said = match timeout(soon, pooled.as_mut()).await {
+    let mut pool_answer = match timeout(fallback_after, pooled.as_mut()).await {
         Ok(Ok(answer)) => return Ok(answer),
         Ok(Err(error)) if is_of_the_row(&error) => return Err(error),
         Ok(Err(error)) => Some(Err(error)),
         Err(_) => None,
     };
     if step.is_of_test() {
-        return said.unwrap_or_else(|| Err(no_connection(soon).into()));
+        return pool_answer.unwrap_or_else(|| Err(no_connection(fallback_after).into()));
     }
     let (mut own, mut is_own_over) = (pin!(own), false);
     let first = poll_fn(|context| {
         if !is_own_over && let Poll::Ready(answered) = own.as_mut().poll(context) {
             is_own_over = true;
-            if let Some(answer) = answered.ok().and_then(|answer| step.doubted(answer)) {
+            if let Some(answer) = answered.ok().and_then(|answer| step.trusted_part(answer)) {
                 return Poll::Ready(Ok(answer));
             }
         }
-        if said.is_none()
+        if pool_answer.is_none()
             && let Poll::Ready(answered) = pooled.as_mut().poll(context)
         {
             match answered {
-                Ok(answer) if !step.may_be_of_twin(&answer) => return Poll::Ready(Ok(answer)),
-                answered => said = Some(answered),
+                Ok(answer) if !step.may_come_from_duplicate(&answer) => {
+                    return Poll::Ready(Ok(answer));
+                }
+                answered => pool_answer = Some(answered),
             }
         }
-        match said.take_if(|_| is_own_over) {
-            Some(said) => Poll::Ready(said),
+        match pool_answer.take_if(|_| is_own_over) {
+            Some(pool_answer) => Poll::Ready(pool_answer),
             None => Poll::Pending,
         }
     });
@@ -149,7 +155,7 @@ pub(crate) async fn first_answer<D, A, E: RowError>(
     if let Ok(answered) = timeout(limit, first).await {
         return answered;
     }
-    said.unwrap_or_else(|| {
+    pool_answer.unwrap_or_else(|| {
         Err(if is_own_over {
             no_connection(limit).into()
         } else {

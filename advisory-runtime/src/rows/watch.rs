@@ -22,7 +22,7 @@ pub(crate) async fn watch<F: Future, G>(
         changed.as_mut().enable();
         // The deadline of a hold that has ended may be over, and must not wake.
         let now = Instant::now();
-        let alarms = [Some(hold.deadline()), hold.return_by(), limit];
+        let alarms = [Some(hold.deadline()), hold.body_deadline(), limit];
         let alarms = alarms.into_iter().flatten();
         let wake = alarms.filter(|alarm| *alarm > now).min();
         // Once the work is pending: work that is ready at once, such as a blocking body, needs no

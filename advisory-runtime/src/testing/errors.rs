@@ -1,7 +1,7 @@
 //! One error of each variant, for tests of a program's error handling.
 
 use crate::error::{BusyLock, PoolError};
-use crate::lease::{self, BusyKey, Table};
+use crate::lease::{self, Table};
 use crate::{Error, claim};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::borrow::Cow;
@@ -113,7 +113,7 @@ pub fn lease_errors() -> Vec<lease::Error> {
     vec![
         Error::Held {
             lock: lock(),
-            busy: BusyKey::new(&Table::new(), [0; 32]),
+            busy: Table::new().busy_key([0; 32]),
             waited: Duration::from_millis(2003),
         },
         Error::Done {

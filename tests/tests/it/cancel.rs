@@ -129,7 +129,7 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn dropped_with_a_connection_that_the_function_took_from_a_pool() {
+async fn a_drop_closes_a_connection_that_the_function_took_from_a_pool() {
     struct Repository(diesel_async::pooled_connection::deadpool::Pool<AsyncPgConnection>);
     impl Repository {
         #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?)]
@@ -147,8 +147,8 @@ async fn dropped_with_a_connection_that_the_function_took_from_a_pool() {
     Pool::Deadpool(repository.0).works(&db, 7).await;
 }
 
-/// One that the server serves before it has the call's message hits nothing. The others come when a
-/// busy machine has sent it.
+/// A request that the server serves before it has the call's message cancels nothing, so requests
+/// are repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_requests_do_not_come_all_at_once() {
     let db = database().await;

@@ -130,7 +130,7 @@ async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
 }
 
 #[tokio::test]
-async fn who_waits_while_another_claims_the_row_does_not_get_it() {
+async fn a_waiter_does_not_get_a_row_that_was_claimed_meanwhile() {
     let db = database(1).await;
     for level in ["read committed", "serializable"] {
         let claim = "UPDATE sync_jobs SET locked_until = clock_timestamp() + interval '5 minutes', locked_by = 'another'";

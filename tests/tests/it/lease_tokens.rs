@@ -146,10 +146,10 @@ async fn a_table_of_keys_that_are_used_once_stays_small() {
             expired.push(db.count("SELECT count(*) FROM advisory_lease").await - STAY);
         }
     }
-    // Chance decides when an expired row is removed, so one count can be high; their mean is about
-    // 40, with a standard deviation below 10.
-    let sum: i64 = expired.iter().sum();
-    assert!(sum < 100 * STAY, "{expired:?} expired rows beside {STAY}");
+    // Chance decides when an expired row is removed, so one count can be high. Their mean is about
+    // 40, in one of 2,400 runs above 100, and 500 if none is removed.
+    let mean = expired.iter().sum::<i64>() / 100;
+    assert!(mean < 2 * STAY, "{expired:?} expired rows beside {STAY}");
     lease::sweep(&db.deadpool(1)).await.unwrap();
     let rows = db.count("SELECT count(*) FROM advisory_lease").await;
     assert_eq!(rows, STAY);

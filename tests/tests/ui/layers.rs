@@ -214,7 +214,9 @@ fn files_used(source: &Path) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     // A name that a module takes from a module inside it is that module's.
     let mut homes: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
     for (module, code) in &modules {
-        let uses = code.match_indices("use ").map(|(at, found)| at + found.len());
+        let uses = code
+            .match_indices("use ")
+            .map(|(at, found)| at + found.len());
         for path in uses.flat_map(|at| paths_of(&code[at..])) {
             let mut home = module.clone();
             home.extend(path.split("::").map(str::to_owned));

@@ -2,7 +2,7 @@
 -- wait whether the claim has expired.
 UPDATE {table}
 SET {set}{changes}
-WHERE ({key}) = (SELECT {key} FROM {table} WHERE ({key}) = (:key) AND {by} = {holder} FOR NO KEY UPDATE)
-    AND {until} > {clock}
+WHERE ({key}) = (SELECT {key} FROM {table} WHERE ({key}) = (:key) AND {locked_by} = {holder} FOR NO KEY UPDATE)
+    AND {locked_until} > {clock}
     AND {make_durable}
 RETURNING {answer}

@@ -5,10 +5,10 @@ WITH asked AS MATERIALIZED (
     SELECT * FROM ROWS FROM (:keys, unnest(:holders){values}) WITH ORDINALITY AS asked ({asked_columns}, holder{value_columns}, nth)
 ),
 advisory_locked AS MATERIALIZED (
-    SELECT asked.*, {until} AS until
+    SELECT asked.*, {locked_until} AS until
     FROM asked
-    JOIN {table} ON ({key}) = ({asked_key}) AND {by} = {asked_holder}
-    WHERE {until} > {clock}
+    JOIN {table} ON ({key}) = ({asked_key}) AND {locked_by} = {asked_holder}
+    WHERE {locked_until} > {clock}
     FOR {lock} OF {table_name}{skip_locked}
 ),
 advisory_claim AS MATERIALIZED (

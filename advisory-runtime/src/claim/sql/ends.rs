@@ -106,7 +106,7 @@ fn values_of(kinds: u8) -> [&'static str; 2] {
 }
 
 /// The claim is held, and lasts for longer than the statement may take.
-const IS_HELD: &str = " AND {by} = {claim_holder} AND {until} > ({clock} + CAST('{prompt} ms' AS interval)) \
+const IS_HELD: &str = " AND {locked_by} = {claim_holder} AND {locked_until} > ({clock} + CAST('{prompt} ms' AS interval)) \
      AND (SELECT {make_durable} AND set_config('lock_timeout', '{lock_timeout}ms', true) IS NOT NULL)";
 
 const LATER: &str = "{run_at_open}clock_timestamp() + (COALESCE(CAST(advisory_claim.pause AS float8), {backoff}) \
@@ -137,7 +137,7 @@ impl Fragments<'_> {
             let most = self.row.ttl.as_millis() / 4;
             self.add("prompt", most.to_string());
             self.add("lock_timeout", most.clamp(1, 100).to_string());
-            let returning = " RETURNING advisory_claim.nth + {is_prompt} AS nth";
+            let returning = " RETURNING advisory_claim.nth + {fail_if_waited} AS nth";
             [IS_HELD, returning]
         } else {
             ["", ""]

@@ -20,7 +20,7 @@ const FIXED: [(&str, &str); 10] = [
     ("lasts", LASTS),
     ("make_durable", MAKE_DURABLE),
     ("outcome", OUTCOME),
-    ("is_prompt", IS_PROMPT),
+    ("fail_if_waited", FAIL_IF_WAITED),
     ("backoff", BACKOFF),
     ("backoff_of_expired", BACKOFF_OF_EXPIRED),
 ];
@@ -48,7 +48,7 @@ impl<'a> Fragments<'a> {
             fragments.add(name, sql);
         }
         fragments.add("key", keys(&|_, name| column(name)));
-        fragments.add("columns", columns + ", {until} AS until");
+        fragments.add("columns", columns + ", {locked_until} AS until");
         fragments.add(
             "claim_key",
             keys(&|nth, _| format!("advisory_claim.key_{nth}")),
@@ -61,8 +61,8 @@ impl<'a> Fragments<'a> {
         fragments.add("table", table.clone());
         fragments.add("table_name", row.table_name());
         fragments.add("table_literal", literal(table));
-        fragments.add("until", column(row.until));
-        fragments.add("by", column(row.by));
+        fragments.add("locked_until", column(row.until));
+        fragments.add("locked_by", column(row.by));
         fragments.add("until_column", quoted(row.until));
         fragments.add("by_column", quoted(row.by));
         fragments.add_column("error", row.error);
@@ -175,11 +175,11 @@ const NTH_HOLDER: &str =
     "(CAST(:holder AS text) || to_hex(advisory_claim.nth + CAST(17592186044416 AS int8)))";
 
 /// The time from the statement's start to the expiry, including the wait for the row.
-const LASTS: &str = "{until} - {start}";
+const LASTS: &str = "{locked_until} - {start}";
 
 /// Refuses the change if its statement has waited, because the claim may have expired during the
 /// wait.
-const IS_PROMPT: &str = "CAST(CASE WHEN clock_timestamp() - statement_timestamp() > CAST('{prompt} ms' AS interval) \
+const FAIL_IF_WAITED: &str = "CAST(CASE WHEN clock_timestamp() - statement_timestamp() > CAST('{prompt} ms' AS interval) \
      THEN 'advisory:waited' ELSE '0' END AS int4)";
 
 /// The pause after a failed attempt in milliseconds. It doubles with each attempt, less a random
@@ -211,7 +211,7 @@ fn pauses([first, longest]: [Duration; 2]) -> (String, usize) {
 }
 
 /// The message of a row that has no attempt left, followed by its last error.
-const WHY: &str = "{error_column} = CASE WHEN {until} IS NULL THEN 'no attempt is left: ' || CAST({attempts} AS text) || ' of ' \
+const WHY: &str = "{error_column} = CASE WHEN {locked_until} IS NULL THEN 'no attempt is left: ' || CAST({attempts} AS text) || ' of ' \
      || CAST({max_attempts} AS text) ELSE 'its claim expired at the last attempt' END \
      || COALESCE('; the last error: ' || {error}, '')";
 
@@ -282,12 +282,12 @@ impl Fragments<'_> {
     pub(super) fn is_claimable(&self, which: Claimable) -> String {
         let mut conditions: Vec<_> = self.row.pending().collect();
         conditions.push(match which {
-            Claimable::Unclaimed => "{until} IS NULL",
+            Claimable::Unclaimed => "{locked_until} IS NULL",
             Claimable::Due if self.row.run_at.is_some() => {
-                "({until} IS NULL OR ({until} <= {clock} \
-                 AND ({is_spent} OR ({until} + {backoff_of_expired}) <= {clock})))"
+                "({locked_until} IS NULL OR ({locked_until} <= {clock} \
+                 AND ({is_spent} OR ({locked_until} + {backoff_of_expired}) <= {clock})))"
             }
-            _ => "({until} IS NULL OR {until} <= {clock})",
+            _ => "({locked_until} IS NULL OR {locked_until} <= {clock})",
         });
         let run_at = self.row.run_at.filter(|_| which != Claimable::ByKey);
         conditions.extend(run_at.map(|column| {
@@ -300,11 +300,11 @@ impl Fragments<'_> {
         conditions.join(" AND ")
     }
 
-    /// Returns the assignments of a claim. In a row that has no attempt left, only `locked_by` is
-    /// set, to NULL, by which the answer shows it.
+    /// Returns the assignments of a claim. In a row that has no attempt left, only `locked_by`
+    /// changes, to NULL; the caller recognizes such a row by that.
     fn claimed(&self, holder: &str) -> String {
         let mut set = vec![
-            ("{until_column}", "{clock} + {ttl}", "{until}"),
+            ("{until_column}", "{clock} + {ttl}", "{locked_until}"),
             ("{by_column}", holder, "NULL"),
         ];
         set.extend(self.row.attempts.map(|_| {

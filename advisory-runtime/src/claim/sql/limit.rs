@@ -37,8 +37,7 @@ const VALUE: &str = "hash_record_extended(ROW({per}), 0)";
 const LOCK_KEY: &str = "hashint8extended(advisory_value.value, 0)";
 const IS_WANTED: &str = "NOT (advisory_value.value = ANY (CAST(:passed_over AS int8[])))";
 /// The value is below its limit, by the snapshot, which can be old.
-const HAS_ROOM: &str =
-    "(SELECT count(*) FROM {table} WHERE {is_claimed} AND {until} > {clock}) < {value_limit}";
+const HAS_ROOM: &str = "(SELECT count(*) FROM {table} WHERE {is_claimed} AND {locked_until} > {clock}) < {value_limit}";
 /// An `= ANY` makes the server use the index on the value and the order, because only that index
 /// returns the first rows without a sort if the value precedes the order. For an `=` the server may
 /// use the index on the order alone, and then read the whole backlog of another value.
@@ -65,7 +64,7 @@ impl Fragments<'_> {
         // It contains the condition of the index literally.
         self.add(
             "is_claimed",
-            "{value} = advisory_value.value{and_pending} AND {by} IS NOT NULL",
+            "{value} = advisory_value.value{and_pending} AND {locked_by} IS NOT NULL",
         );
         self.add("has_room", HAS_ROOM);
         self.add("lock_key", LOCK_KEY);

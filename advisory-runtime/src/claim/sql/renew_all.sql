@@ -6,8 +6,8 @@ WITH asked AS MATERIALIZED (
 advisory_claim AS MATERIALIZED (
     SELECT asked.nth, {columns}
     FROM asked
-    JOIN {table} ON ({key}) = ({asked_key}) AND {by} = {asked_holder}
-    WHERE {until} > {clock}
+    JOIN {table} ON ({key}) = ({asked_key}) AND {locked_by} = {asked_holder}
+    WHERE {locked_until} > {clock}
     FOR NO KEY UPDATE OF {table_name} SKIP LOCKED
 ),
 renewed AS (
@@ -21,7 +21,7 @@ SELECT
     asked.nth,
     renewed.lasts,
     renewed.nth IS NULL AND EXISTS (
-        SELECT FROM {table} WHERE ({key}) = ({asked_key}) AND {by} = {asked_holder} AND {until} > {clock}
+        SELECT FROM {table} WHERE ({key}) = ({asked_key}) AND {locked_by} = {asked_holder} AND {locked_until} > {clock}
     )
 FROM asked
 LEFT JOIN renewed ON renewed.nth = asked.nth

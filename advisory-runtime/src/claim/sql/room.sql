@@ -5,11 +5,11 @@
 -- Once the row is locked here, its claim can no longer be renewed.
 SELECT
     advisory_value.value,
-    ({value_limit} - (SELECT count(*) FROM {table} WHERE {is_claimed} AND {until} IS NOT NULL))
+    ({value_limit} - (SELECT count(*) FROM {table} WHERE {is_claimed} AND {locked_until} IS NOT NULL))
         + (
             SELECT count(*)
             FROM (
-                SELECT FROM {table} WHERE {is_claimed} AND {until} <= {clock} FOR NO KEY UPDATE SKIP LOCKED
+                SELECT FROM {table} WHERE {is_claimed} AND {locked_until} <= {clock} FOR NO KEY UPDATE SKIP LOCKED
             ) AS advisory_expired
         ) AS room
 FROM (

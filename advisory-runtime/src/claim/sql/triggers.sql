@@ -2,7 +2,7 @@
 -- does not count such a change.
 SELECT EXISTS (
     SELECT
-    FROM pg_trigger AS t
+    FROM pg_catalog.pg_trigger AS t
     WHERE (t.tgrelid = CAST(CAST({table_literal} AS regclass) AS oid)
             OR t.tgrelid = ANY (SELECT CAST(tree.relid AS oid) FROM pg_partition_tree(CAST({table_literal} AS regclass)) AS tree))
         AND NOT t.tgisinternal

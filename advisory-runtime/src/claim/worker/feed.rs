@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// The pauses after failed claims.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(100), Duration::from_secs(10));
 /// The shortest and the longest timeout of a connection and of a claim, which waits for no row. It
-/// doubles after each claim without an answer.
+/// doubles after each claim without a connection or an answer.
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(80)];
 /// The longest time that a stopped worker waits for the answer to a claim.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
@@ -162,7 +162,7 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         answer: Result<ClaimAnswer<T>, Error>,
     ) -> Result<Next, Error> {
         // With a limit for each value, the next claim finds nothing until a row ends.
-        let is_rest =
+        let is_exhausted =
             T::Per::COLUMN.is_some() && matches!(&answer, Ok(answer) if !answer.may_be_more);
         let claimed = self.position.record(args, answer);
         let enqueued = claimed.and_then(|claimed| self.enqueue(claimed, permit));
@@ -174,7 +174,7 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
             _ => TIMEOUTS[0],
         };
         let has_rows = enqueued?;
-        Ok(if (has_rows && !is_rest) || args.position.is_some() {
+        Ok(if (has_rows && !is_exhausted) || args.position.is_some() {
             Next::Claim
         } else if !has_rows && self.settings.is_until_empty && is_idle && !args.skips_expired {
             Next::Return
@@ -220,7 +220,7 @@ impl<'f, 'w, T: Claim, S: Source<T>> Feed<'f, 'w, T, S> {
         }
         waiting.extend(last);
         drop(waiting);
-        self.shared.has_come.notify_one();
+        self.shared.rows_added.notify_one();
         Ok(true)
     }
 
@@ -277,7 +277,7 @@ pub(super) async fn give_back<T: Claim>(shared: &Shared<T>) {
     loop {
         let first = shared.waiting().front().map(|row| row.since);
         let Some(since) = first else {
-            shared.has_come.notified().await;
+            shared.rows_added.notified().await;
             continue;
         };
         sleep_until(since + longest).await;

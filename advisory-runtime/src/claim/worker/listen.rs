@@ -34,7 +34,7 @@ struct Listener {
     turn: tokio::sync::Mutex<()>,
     workers: Mutex<Vec<Weak<Listening>>>,
     /// A worker was added.
-    has_come: Notify,
+    worker_added: Notify,
 }
 
 /// A worker to wake up.
@@ -124,7 +124,7 @@ pub(super) async fn listen<T: Claim, P: Pool>(
         wake: Arc::clone(wake),
     });
     locked(&listener.workers).push(Arc::downgrade(&own));
-    listener.has_come.notify_one();
+    listener.worker_added.notify_one();
     let _turn = listener.turn.lock().await;
     loop {
         let open = async {
@@ -165,8 +165,8 @@ async fn wake_until_lost(conn: &mut AsyncPgConnection, listener: &Listener) -> b
         let next = {
             let mut notifications = pin!(conn.notifications_stream());
             let next = poll_fn(|context| notifications.as_mut().poll_next(context));
-            let has_come = pin!(listener.has_come.notified());
-            timeout(SILENCE, unless(has_come, next)).await
+            let worker_added = pin!(listener.worker_added.notified());
+            timeout(SILENCE, unless(worker_added, next)).await
         };
         match next {
             Ok(Some(Some(Ok(notification)))) => listener.wake(&notification.payload),

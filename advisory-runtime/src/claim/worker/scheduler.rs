@@ -77,7 +77,7 @@ struct Scheduler<'r, 'w, T: Claim, F, B> {
     feed: Pin<&'r mut F>,
     /// The output of the feed.
     outcome: Option<Result<(), Error>>,
-    /// `true` once the grace has begun, or its absence.
+    /// `true` once the worker is stopping, with or without a grace.
     is_stopping: bool,
     /// Ends when bodies may no longer run.
     grace: Option<Pin<Box<Sleep>>>,

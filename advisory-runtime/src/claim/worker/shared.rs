@@ -30,7 +30,7 @@ pub(super) struct Shared<T: Claim> {
     /// In the order of the claims.
     waiting: Mutex<VecDeque<Waiting<T>>>,
     /// Rows were added to `waiting`.
-    pub(super) has_come: Notify,
+    pub(super) rows_added: Notify,
     pub(super) held_rows: Arc<HeldRows>,
     pub(super) running: AtomicUsize,
     body_times: Mutex<BodyTimes>,
@@ -45,7 +45,7 @@ impl<T: Claim> Shared<T> {
         Self {
             is_async,
             waiting: Mutex::default(),
-            has_come: Notify::new(),
+            rows_added: Notify::new(),
             held_rows: Arc::default(),
             running: AtomicUsize::new(0),
             body_times: Mutex::default(),

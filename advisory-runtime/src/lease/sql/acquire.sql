@@ -6,11 +6,13 @@
 -- - A token and 0: the key was granted.
 -- - A token and a time above 0: an earlier try of this acquisition was granted the key, for this
 --   time.
--- - A token and -1: not granted, because the sequence is behind this number.
+-- - A number and -1: not granted, because the sequence is behind this number or of another
+--   timeline.
 -- - A token and -2: not granted, because the row is locked or was removed.
--- - No token: the key is held for this time, or kept if the time is below 0.
+-- - No token: the key is held for this time, or done if the time is below 0. At 0 another session
+--   is acquiring it.
 WITH free AS MATERIALIZED (
-    SELECT drawn.*, {is_current} AS is_current
+    SELECT drawn.*, {may_be_granted} AS may_be_granted
     FROM (
         SELECT
             l.token,
@@ -31,7 +33,7 @@ granted AS (
     SELECT :key, free.number, :grant, :holder, :text, :pattern, :data, clock_timestamp(), {until}
     FROM free
     WHERE CASE
-            WHEN NOT free.is_current THEN false
+            WHEN NOT free.may_be_granted THEN false
             WHEN free.token IS NULL THEN true
             ELSE EXISTS (
                 SELECT FROM {table} AS l
@@ -63,7 +65,7 @@ SELECT
     CAST(
         CASE
             WHEN granted.token IS NOT NULL THEN 0
-            WHEN free.number IS NOT NULL THEN CASE WHEN free.is_current THEN -2 ELSE -1 END
+            WHEN free.number IS NOT NULL THEN CASE WHEN free.may_be_granted THEN -2 ELSE -1 END
             WHEN free.expires_at > clock_timestamp()
                 THEN GREATEST(1, {free_left}) * CAST(CASE WHEN free.is_kept THEN -1 ELSE 1 END AS int8)
             ELSE 0

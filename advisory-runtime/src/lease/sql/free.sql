@@ -1,5 +1,5 @@
--- Frees the key of a row with this token, held or kept. No try sends the number `:grant`, so the
--- holder has lost the lease, even if the server's clock is set back.
+-- Frees the key of a row with this token, held or done. `:grant` is a new random
+-- number, so no holder matches the row afterwards, even if the server's clock is set back.
 WITH own AS MATERIALIZED (
     SELECT key_hash FROM {table} WHERE key_hash = :key AND token = :token AND {is_valid} FOR UPDATE
 )

@@ -2,7 +2,7 @@
 -- that removes the row. If another one has locked the row, it does not wait, because the key is
 -- held. The answer is like that of `acquire.sql`.
 WITH free AS MATERIALIZED (
-    SELECT drawn.*, {is_current} AS is_current
+    SELECT drawn.*, {may_be_granted} AS may_be_granted
     FROM (
         SELECT CAST(NULL AS int8) AS token, nextval({sequence}) AS number
         WHERE pg_try_advisory_xact_lock(:lock)
@@ -13,7 +13,7 @@ granted AS (
     SELECT :key, free.number, :grant, :holder, :text, :pattern, :data, clock_timestamp(), {until}
     FROM free
     WHERE CASE
-            WHEN free.is_current
+            WHEN free.may_be_granted
                 THEN NOT EXISTS (SELECT FROM {table} AS l WHERE l.key_hash = :key FOR KEY SHARE SKIP LOCKED)
             ELSE false
         END
@@ -22,8 +22,8 @@ granted AS (
     RETURNING token
 )
 SELECT
-    CASE WHEN granted.token IS NOT NULL OR NOT free.is_current THEN free.number END,
-    CAST(CASE WHEN granted.token IS NULL AND NOT free.is_current THEN -1 ELSE 0 END AS int8),
+    CASE WHEN granted.token IS NOT NULL OR NOT free.may_be_granted THEN free.number END,
+    CAST(CASE WHEN granted.token IS NULL AND NOT free.may_be_granted THEN -1 ELSE 0 END AS int8),
     {lock_timeout}
 FROM (SELECT) AS once
 LEFT JOIN free ON true

@@ -3,4 +3,4 @@
 -- wait for the disk: after a crash that loses it, the lease expires.
 UPDATE {table}
 SET expires_at = LEAST(expires_at, clock_timestamp()), key = NULL, data = NULL
-WHERE key_hash = :key AND grant_id = :grant AND NOT is_kept AND {is_forgettable}
+WHERE key_hash = :key AND grant_id = :grant AND NOT is_kept AND {do_not_wait_for_disk}

@@ -8,4 +8,4 @@ WHERE ctid = ANY (ARRAY(
         LIMIT :limit
         FOR UPDATE SKIP LOCKED
     ))
-    AND {is_forgettable}
+    AND {do_not_wait_for_disk}

@@ -5,7 +5,7 @@ WITH own AS MATERIALIZED (
     SELECT token FROM {table} WHERE key_hash = :key AND token = :seen AND NOT is_kept FOR UPDATE
 ),
 free AS MATERIALIZED (
-    SELECT drawn.*, {is_current} AS is_current
+    SELECT drawn.*, {may_be_granted} AS may_be_granted
     FROM (SELECT own.token, nextval({sequence}) AS number FROM own) AS drawn
 ),
 granted AS (
@@ -19,7 +19,7 @@ granted AS (
         acquired_at = clock_timestamp(),
         expires_at = {until}
     FROM free
-    WHERE l.key_hash = :key AND l.token = free.token AND NOT l.is_kept AND free.is_current AND {make_durable}
+    WHERE l.key_hash = :key AND l.token = free.token AND NOT l.is_kept AND free.may_be_granted AND {make_durable}
     RETURNING l.token
 )
 SELECT GREATEST(free.number, free.token), CAST(CASE WHEN granted.token IS NULL THEN -1 ELSE 0 END AS int8), CAST(0 AS int8)

@@ -24,7 +24,7 @@ pub(super) fn is_known() -> bool {
 
 /// Returns whether the error is a server's refusal of [`SET`]. If so, this process no longer sends
 /// it. Every translation of such an error has the setting's name.
-pub(super) fn is_refused(call: &Call, error: &Error) -> bool {
+pub(super) fn record_refusal(call: &Call, error: &Error) -> bool {
     let (Error::Database(source) | Error::Cancelled { source, .. }) = error else {
         return false;
     };

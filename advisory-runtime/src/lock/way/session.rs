@@ -402,7 +402,7 @@ async fn release_refused<D: Driver>(
             }
         },
         // The body has left a transaction open that Diesel does not know of, or the test's
-        // transaction has failed. The lock outlives either.
+        // transaction has failed. In both cases the session still holds the lock.
         SessionState::Aborted | SessionState::HadFailed => {
             if conn.execute(sql::ROLLBACK).await.is_ok() {
                 let released = conn.execute(message).await;

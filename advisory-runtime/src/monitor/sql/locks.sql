@@ -1,5 +1,5 @@
--- Every advisory lock of this database with its backend, and each backend that blocks one of these,
--- without a lock.
+-- Every advisory lock of this database with its backend, and, without a lock, each other backend
+-- that blocks one of these backends.
 --
 -- A single statement reads locks, backends and who blocks whom at nearly the same moment. It reads
 -- `pg_locks` once, and the activity of backends afterwards: a backend that was idle before the

@@ -67,7 +67,7 @@ impl Walk<'_> {
                 Stop::Unanswered | Stop::Exceeded => ModelStop::Unanswered,
             }),
             is_expired: self.hold.is_expired(),
-            return_in: self.hold.return_by().map(left),
+            return_in: self.hold.body_deadline().map(left),
         }
     }
 

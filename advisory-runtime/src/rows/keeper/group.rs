@@ -1,8 +1,10 @@
-//! The rows of one table, which the keeper renews together.
+//! The rows of one table, which the keeper renews together, and those of them that are being ended.
 
-use super::{Due, HeldRow, Keeper, Name, PendingEnd, Queue, Rows, Task};
+use super::tries::Tries;
+use super::{Due, HeldRow, Keeper, Name, Rows, Task};
 use crate::PoolError;
 use crate::rows::answer::{Failure, Renewed, RowError, Settled};
+use crate::rows::end::Ended;
 use crate::rows::event::RowEvent;
 use crate::rows::hold::Phase;
 use crate::rows::moment::Moment;
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
 /// The most rows that one statement renews.
-const MOST: usize = 1_000;
+const MAX_RENEWALS: usize = 1_000;
 
 /// The rows of one name.
 pub(super) struct Group<R: HeldRow> {
@@ -24,11 +26,47 @@ pub(super) struct Group<R: HeldRow> {
     pub(super) rows: Box<dyn Rows<R>>,
     slots: Mutex<Slots<R>>,
     /// The ends that wait: those that the keeper sends, and those that the caller's runtime sends.
-    pub(super) ends: [Mutex<Queue<R>>; 2],
+    ends: [Mutex<Queue<R>>; 2],
     /// [`PendingEnd::submit`]. As a pointer it is compiled where rows are kept, which is this crate,
     /// and not again in each crate that ends one.
     pub(super) submit: fn(PendingEnd<R>, bool),
 }
+
+/// The renewal of a row by the keeper, until this value is dropped.
+pub(crate) struct Renewal<R: HeldRow> {
+    pub(super) group: Arc<Group<R>>,
+    pub(super) id: u64,
+    pub(super) row: R,
+}
+
+/// Called with the result when a row has ended.
+pub(crate) type Reply<E> = Box<dyn FnOnce(Result<Ended, E>) + Send>;
+
+impl<R: HeldRow> Drop for Renewal<R> {
+    fn drop(&mut self) {
+        if self.group.remove(self.id) {
+            self.group.keeper.forget(&self.group.name);
+        }
+    }
+}
+
+/// A row that is being ended.
+pub(super) struct PendingEnd<R: HeldRow> {
+    pub(super) renewal: Renewal<R>,
+    pub(super) end: R::End,
+    pub(super) tries: Tries<R::Error>,
+    /// The time of the keeper's first try.
+    pub(super) since: Option<Instant>,
+    /// `true` if it is ended by statements of its own.
+    pub(super) is_alone: bool,
+    /// `true` if the row was lost before the last statement.
+    pub(super) was_lost: bool,
+    /// `None` once it was called.
+    pub(super) reply: Option<Reply<R::Error>>,
+}
+
+/// The ends of a group that wait to be sent from one place; `None` if there is no sender.
+pub(super) type Queue<R> = Option<Vec<PendingEnd<R>>>;
 
 struct Slots<R> {
     by_id: BTreeMap<u64, Slot<R>>,
@@ -42,7 +80,12 @@ struct Slot<R> {
 }
 
 impl<R: HeldRow> Group<R> {
-    pub(super) fn new(keeper: Arc<Keeper>, name: Name, rows: Box<dyn Rows<R>>) -> Self {
+    pub(super) fn new(
+        keeper: Arc<Keeper>,
+        name: Name,
+        rows: Box<dyn Rows<R>>,
+        submit: fn(PendingEnd<R>, bool),
+    ) -> Self {
         let (by_id, last_id) = (BTreeMap::new(), 0);
         Self {
             keeper,
@@ -50,8 +93,13 @@ impl<R: HeldRow> Group<R> {
             rows,
             slots: Mutex::new(Slots { by_id, last_id }),
             ends: Default::default(),
-            submit: PendingEnd::submit,
+            submit,
         }
+    }
+
+    pub(super) fn queue(&self, on_caller: bool) -> MutexGuard<'_, Queue<R>> {
+        let queue = &self.ends[usize::from(on_caller)];
+        queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots<R>> {
@@ -108,7 +156,7 @@ impl<R: HeldRow> Group<R> {
             match hold.phase() {
                 Phase::Ended => {}
                 // The answer to its commit may never come.
-                Phase::InTransaction(_) if hold.return_by().is_some_and(|by| now >= by) => {
+                Phase::InTransaction(_) if hold.body_deadline().is_some_and(|by| now >= by) => {
                     hold.lose();
                     lost.push(slot.row.clone());
                 }
@@ -168,7 +216,8 @@ impl<R: HeldRow> Group<R> {
             let mut reason = Some(error.into());
             for (_, row) in batch {
                 let copy = || DieselError::QueryBuilderError(text.clone().into());
-                row.hold().blame(reason.take().unwrap_or_else(copy));
+                row.hold()
+                    .record_renewal_error(reason.take().unwrap_or_else(copy));
             }
         }
         self.keeper.wake.notify_one();
@@ -230,7 +279,7 @@ impl<R: HeldRow> Group<R> {
         row: R,
         end: R::End,
         times: Times,
-        is_here: bool,
+        on_caller: bool,
     ) -> Result<bool, R::Error> {
         let hold = row.hold();
         if let Phase::InTransaction(since) = hold.phase() {
@@ -246,7 +295,7 @@ impl<R: HeldRow> Group<R> {
         if hold.phase() == Phase::Ended {
             return Ok(true);
         }
-        self.rows.end(row, end, times, is_here).await
+        self.rows.end(row, end, times, on_caller).await
     }
 }
 
@@ -267,7 +316,7 @@ impl<R: HeldRow> Due for Group<R> {
     fn renew_due(self: Arc<Self>, now: Instant) {
         let [mut held, in_transaction] = self.take_due(now);
         while !held.is_empty() {
-            let batch = held.split_off(held.len().saturating_sub(MOST));
+            let batch = held.split_off(held.len().saturating_sub(MAX_RENEWALS));
             let renew: Task = Box::pin(Arc::clone(&self).renew(batch));
             drop(tokio::spawn(renew));
         }

@@ -26,7 +26,7 @@ impl RowError for Error {
 /// to the next timer whenever nothing else can run.
 #[derive(Clone)]
 struct Known {
-    gathers: bool,
+    batches_ends: bool,
     started: Instant,
     /// What was sent when, in milliseconds.
     sent: Arc<Mutex<Vec<(u128, String)>>>,
@@ -43,7 +43,7 @@ impl Known {
         end: fn(usize) -> Result<bool, Error>,
     ) -> Self {
         Self {
-            gathers: false,
+            batches_ends: false,
             started: Instant::now(),
             sent: Arc::default(),
             renew,
@@ -94,12 +94,12 @@ impl HeldRow for Row {
 }
 
 impl Rows<Row> for Known {
-    fn sends_here(&self) -> bool {
+    fn sends_on_caller(&self) -> bool {
         true
     }
 
-    fn gathers(&self) -> bool {
-        self.gathers
+    fn batches_ends(&self) -> bool {
+        self.batches_ends
     }
 
     fn renew(&self, rows: Vec<Row>, _: Times) -> Answering<'_, Vec<Renewed>, Error> {
@@ -115,8 +115,8 @@ impl Rows<Row> for Known {
         Box::pin(ready(Ok(vec![Settled::Committed; rows.len()])))
     }
 
-    fn end(&self, row: Row, (): (), _: Times, is_here: bool) -> Answering<'_, bool, Error> {
-        let place = if is_here { "here" } else { "by the keeper" };
+    fn end(&self, row: Row, (): (), _: Times, on_caller: bool) -> Answering<'_, bool, Error> {
+        let place = if on_caller { "here" } else { "by the keeper" };
         let nth = self.note(format!("end {} {place}", row.0));
         // Somebody has locked this one.
         let millis = if row.0 == 9 { 1_000 } else { 10 };
@@ -226,7 +226,7 @@ async fn answer_after(time: Duration) {
 impl Known {
     fn gathered() -> Self {
         Self {
-            gathers: true,
+            batches_ends: true,
             ..Self::new(|ids| Ok(vec![Renewed::Busy; ids.len()]), |_| Ok(true))
         }
     }
