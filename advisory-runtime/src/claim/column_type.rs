@@ -73,13 +73,13 @@ pub trait HolderType {
 impl HolderType for Nullable<Text> {
     const IS_NAMED: bool = true;
     const VALUE: &'static str = ":holder";
-    const TEXT: &'static str = "{by}";
+    const TEXT: &'static str = "{locked_by}";
 }
 
 impl HolderType for Nullable<Uuid> {
     const IS_NAMED: bool = false;
     const VALUE: &'static str = "CAST(:holder AS uuid)";
-    const TEXT: &'static str = "CAST({by} AS text)";
+    const TEXT: &'static str = "CAST({locked_by} AS text)";
 }
 
 /// An integer type that counts attempts.

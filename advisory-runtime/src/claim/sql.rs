@@ -107,8 +107,8 @@ pub(super) fn state(row: &RowType) -> String {
     let cases = [
         (completes, "{completed} IS NOT NULL", "completed"),
         (fails, "{failed} IS NOT NULL", "failed"),
-        (true, "{until} > {clock}", "running"),
-        (true, "{until} IS NOT NULL", "expired"),
+        (true, "{locked_until} > {clock}", "running"),
+        (true, "{locked_until} IS NOT NULL", "expired"),
         (is_counted, "{is_later} AND {counted} > 0", "retrying"),
         (has_run_at, "{is_later}", "scheduled"),
     ];
