@@ -163,10 +163,10 @@ use site::lock::LockSite;
 /// # Cancel safety
 ///
 /// Dropping the future closes the connection: no lock and no open transaction is left, and no
-/// waiting backend where a cancel request can be sent. A pool replaces the connection; on a connection of your own, every
-/// further locked call returns `BrokenConnection`. To limit the time of a call and keep its
-/// connection, write `wait` and `max_hold`: see `guide::cancellation`. After a drop during the commit
-/// it is not known whether the commit happened.
+/// waiting backend where a cancel request can be sent. A pool replaces the connection; on a
+/// connection of your own, every further locked call returns `BrokenConnection`. To limit the time
+/// of a call and keep its connection, write `wait` and `max_hold`: see `guide::cancellation`. After
+/// a drop during the commit it is not known whether the commit happened.
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(Attribute::Lock, args, item)

@@ -61,8 +61,8 @@ use crate::{Isolation, Wait};
 ///
 /// Not cancel safe for the connection: dropping the future closes it, as dropping the [`LockGuard`]
 /// does, and with it the transaction around a nested call. No lock and no open transaction is
-/// left, and no waiter where a cancel request can be sent. Between two tries of [`Request::poll`], a
-/// drop leaves the connection open. See [`cancellation`](crate::guide::cancellation).
+/// left, and no waiter where a cancel request can be sent. Between two tries of [`Request::poll`],
+/// a drop leaves the connection open. See [`cancellation`](crate::guide::cancellation).
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn begin<C: Connection>(
     conn: &mut C,

@@ -198,8 +198,8 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     }
 
     /// Calls a closure for each event, on the worker's task, on tasks that end rows, and on the
-    /// thread that renews the rows of the process, so it must not block. A panic is caught and discarded. The features
-    /// `tracing` and `metrics` observe the same events.
+    /// thread that renews the rows of the process, so it must not block. A panic is caught and
+    /// discarded. The features `tracing` and `metrics` observe the same events.
     pub fn observe(mut self, observer: impl Fn(Event<'_, T>) + Send + Sync + 'static) -> Self {
         let observer: Observer<Claimed<T>, Error> = Arc::new(observer);
         self.settings.observer = observers(table_name::<T>(), Some(observer));
@@ -210,10 +210,10 @@ impl<'w, T: Claim, P: PoolHandle> Worker<'w, T, P> {
     /// then claims no more rows and releases those it has not begun. [`run`](Self::run) returns
     /// when all running bodies have returned, or after the time of [`grace`](Self::grace).
     ///
-    /// If a claim has been sent, the worker waits at most 5 seconds for its answer; without one, its
-    /// rows may stay claimed until they expire. After the last body it waits at most 5
-    /// seconds for its rows to end. The process continues to try for as long as it lives, and a row
-    /// that it cannot end expires.
+    /// If a claim has been sent, the worker waits at most 5 seconds for its answer; without one,
+    /// its rows may stay claimed until they expire. After the last body it waits at most 5 seconds
+    /// for its rows to end. The process continues to try for as long as it lives, and a row that it
+    /// cannot end expires.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'w) -> Self {
         self.stop = Box::pin(stop);
         self

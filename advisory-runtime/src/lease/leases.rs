@@ -98,12 +98,13 @@ impl<S: Store> Leases<S> {
     ///
     /// One statement, and one round trip, per try, on a connection of the pool: an
     /// `INSERT … ON CONFLICT DO UPDATE`. Of the tries that insert a row, one in sixteen also
-    /// removes expired rows. A try takes a transaction-level advisory lock on the key without waiting. If the request has a
-    /// wait, it tries again, first after 10 ms and at last every half second. If the expired row is
-    /// locked or is being removed, a second statement waits for the removal. If the sequence is
-    /// behind the key's token or the server's timeline, as at the first grant of a server and after
-    /// a failover, two more messages move it under a lock on the table (`SHARE ROW EXCLUSIVE`), for
-    /// which they wait at most a second, and the try is repeated. `synchronous_commit` is forced.
+    /// removes expired rows. A try takes a transaction-level advisory lock on the key without
+    /// waiting. If the request has a wait, it tries again, first after 10 ms and at last every half
+    /// second. If the expired row is locked or is being removed, a second statement waits for the
+    /// removal. If the sequence is behind the key's token or the server's timeline, as at the first
+    /// grant of a server and after a failover, two more messages move it under a lock on the table
+    /// (`SHARE ROW EXCLUSIVE`), for which they wait at most a second, and the try is repeated.
+    /// `synchronous_commit` is forced.
     ///
     /// One `UPDATE` renews all leases of the pool and the table that are due. It skips a locked
     /// row, which is then tried again. An `UPDATE` releases the lease.

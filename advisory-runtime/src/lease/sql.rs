@@ -4,9 +4,9 @@
 //! All times are `clock_timestamp()`: `now()` is when the transaction began, before any wait.
 //!
 //! **Why a later grant has the larger token.** Each grant locks its key until its transaction ends
-//! before it draws from the sequence, so two grants of one key draw one after the other. A take-over
-//! locks the existing row instead. Without the lock, a session could draw a
-//! number, be stopped, and insert it after a larger one.
+//! before it draws from the sequence, so two grants of one key draw one after the other. A
+//! take-over locks the existing row instead. Without the lock, a session could draw a number, be
+//! stopped, and insert it after a larger one.
 //!
 //! **Why no two grants have the same token.** A token is always a number that was drawn, and the
 //! sequence is never set back. But others can set it back, and logical replication copies rows
@@ -277,8 +277,8 @@ fn template(form: Form) -> (String, &'static str) {
 }
 
 /// The row of the grant, held or done. A delayed retry is granted the key again with the same
-/// `grant_id`, so that alone does not identify a grant. After a restore from a dump tokens repeat, so
-/// neither does the token alone.
+/// `grant_id`, so that alone does not identify a grant. After a restore from a dump tokens repeat,
+/// so neither does the token alone.
 const IS_OURS: &str = "key_hash = :key AND grant_id = :grant AND token = :token";
 const IS_ASKED: &str = "l.grant_id = asked.grant_id AND l.token = asked.token AND NOT l.is_kept";
 

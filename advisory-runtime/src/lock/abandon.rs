@@ -5,10 +5,10 @@ use super::dropped::Dropped;
 use crate::driver::Driver;
 
 impl Call {
-    /// For a guard's `Drop`, even after its end. If the `max_hold` of an outer call has dropped this
-    /// inner call, the outer call rolls back everything on the connection, and the inner call leaves
-    /// the connection open. But it closes the connection if it may hold session-level locks that
-    /// were not confirmed yet.
+    /// For a guard's `Drop`, even after its end. If the `max_hold` of an outer call has dropped
+    /// this inner call, the outer call rolls back everything on the connection, and the inner call
+    /// leaves the connection open. But it closes the connection if it may hold session-level locks
+    /// that were not confirmed yet.
     pub(super) fn abandon_unless_ended<D: Driver>(&mut self, conn: &mut D) {
         // It is known which locks the session holds, and the outer call sends their release.
         let is_held = self.phase == CallPhase::Held;

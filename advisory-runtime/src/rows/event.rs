@@ -61,8 +61,8 @@ pub enum Event<'e, R, E> {
         /// How long the body ran.
         ran: Duration,
     },
-    /// The server refused the end. A temporary refusal is tried again for ten seconds, and a message
-    /// that does not fit its column is cut. After any other refusal the row expires.
+    /// The server refused the end. A temporary refusal is tried again for ten seconds, and a
+    /// message that does not fit its column is cut. After any other refusal the row expires.
     EndFailed(&'e R, &'e E),
     /// The server refused a claim, or an attempt to become leader. It is tried again.
     Refused(&'e E),

@@ -2,9 +2,9 @@
 //!
 //! An end is sent once on the caller's runtime. If that does not reach the server, and for the ends
 //! of dropped calls, the keeper sends it until the row expires. Where the rows of a table are ended
-//! together, ends are queued while a statement is in flight and sent as one batch after it; otherwise
-//! an end is sent at once. A row that a batch has not ended, because it is locked, lost or refuses its
-//! end, is ended by statements of its own, so that no row holds up its neighbours.
+//! together, ends are queued while a statement is in flight and sent as one batch after it;
+//! otherwise an end is sent at once. A row that a batch has not ended, because it is locked, lost
+//! or refuses its end, is ended by statements of its own, so that no row holds up its neighbours.
 
 use super::group::{Group, PendingEnd, Renewal, Reply};
 use super::tries::Tries;

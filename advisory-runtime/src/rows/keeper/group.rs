@@ -27,8 +27,8 @@ pub(super) struct Group<R: HeldRow> {
     slots: Mutex<Slots<R>>,
     /// The ends that wait: those that the keeper sends, and those that the caller's runtime sends.
     ends: [Mutex<Queue<R>>; 2],
-    /// [`PendingEnd::submit`]. As a pointer it is compiled where rows are kept, which is this crate,
-    /// and not again in each crate that ends one.
+    /// [`PendingEnd::submit`]. As a pointer it is compiled where rows are kept, which is this
+    /// crate, and not again in each crate that ends one.
     pub(super) submit: fn(PendingEnd<R>, bool),
 }
 
