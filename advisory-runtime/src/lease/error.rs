@@ -104,7 +104,8 @@ pub enum Error {
     /// A transaction is open, and its rollback would undo the call. No SQL was sent.
     #[non_exhaustive]
     InTransaction {
-        /// The key pattern, or the start of the key's hash; for [`Table::sweep`] the table.
+        /// The key pattern, or the start of the key's hash; for
+        /// [`Table::sweep`](super::Table::sweep) the table.
         lock: Cow<'static, str>,
     },
     /// A write under a fencing token needs an open transaction: the token stays current until its
