@@ -4,7 +4,7 @@
 //! the lock is still held. For a lock that guards a single transaction, use [`xact`](crate::xact),
 //! which releases the lock with the commit.
 //!
-//! `#[advisory_lock(…, scope = "session")]` does the same as these calls.
+//! A function with `#[advisory_lock(…, scope = "session")]` does the same.
 //!
 //! ```no_run
 //! use advisory_runtime::{Error, Request, session};

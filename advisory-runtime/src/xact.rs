@@ -4,8 +4,8 @@
 //! and [`LockGuard::finish`] commits or rolls back. [`lock`] takes a lock in a transaction that is
 //! already open.
 //!
-//! `#[advisory_lock(…, scope = "xact")]` does the same as these calls. There is no function that takes a
-//! closure: a generic function cannot require that the future of an async closure is `Send`.
+//! A function with `#[advisory_lock(…, scope = "xact")]` does the same. No function here takes a
+//! closure, because a generic function cannot require the future of an async closure to be `Send`.
 //!
 //! Dropping the future of one of these functions before it is ready closes the connection, and with
 //! it the transaction around the call; see [`begin`].
@@ -99,9 +99,9 @@ pub fn begin<C: Connection>(
 /// [`Error::InTransaction`] for a request with an isolation level or `refuse_nested`. Otherwise
 /// those of [`begin`].
 ///
-/// After an error the savepoint is rolled back: no lock of this call is held, and the transaction
-/// goes on. With [`Wait::Never`] and one key there is no savepoint, and
-/// [`Error::Database`] leaves a failed transaction.
+/// An error rolls the savepoint back: no lock of this call is held, and the transaction can
+/// continue. With [`Wait::Never`] and one key there is no savepoint, so the transaction has failed
+/// after [`Error::Database`].
 ///
 /// # Examples
 ///

@@ -247,7 +247,7 @@ impl Table {
             // The setting would last until the end of the test's transaction.
             conn.execute(move_it).await
         } else {
-            // While this waits for the lock on the table, renewals queue behind it.
+            // Renewals wait until this request for the lock on the table ends.
             let message = format!("SET LOCAL lock_timeout='1s';{move_it}");
             conn.execute(&message).await
         };

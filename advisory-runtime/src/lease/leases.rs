@@ -101,10 +101,12 @@ impl<S: Store> Leases<S> {
     /// removes expired rows. A try takes a transaction-level advisory lock on the key without
     /// waiting. If the request has a wait, it tries again, first after 10 ms and at last every half
     /// second. If the expired row is locked or is being removed, a second statement waits for the
-    /// removal. If the sequence is behind the key's token or the server's timeline, as at the first
-    /// grant of a server and after a failover, two more messages move it under a lock on the table
-    /// (`SHARE ROW EXCLUSIVE`), for which they wait at most a second, and the try is repeated.
-    /// `synchronous_commit` is forced.
+    /// removal. `synchronous_commit` is forced.
+    ///
+    /// The first grant on a server and the first after a failover need two more messages, which
+    /// advance the sequence to the server's timeline, and a second try. So does a grant whose key
+    /// has a token that the sequence has not reached. These messages lock the table
+    /// (`SHARE ROW EXCLUSIVE`), and wait at most a second for that.
     ///
     /// One `UPDATE` renews all leases of the pool and the table that are due. It skips a locked
     /// row, which is then tried again. An `UPDATE` releases the lease.

@@ -50,8 +50,8 @@ pub enum Event<'e, R, E> {
         /// How long it was held.
         held: Duration,
     },
-    /// A worker's body has ended. Unless it was dropped, its row has ended, is no longer held, or
-    /// could not be ended.
+    /// A worker's body returned, panicked or was dropped. Unless it was dropped, the worker has
+    /// finished with the row too: it ended the row, lost it, or could not end it.
     #[non_exhaustive]
     Finished {
         /// The claim.

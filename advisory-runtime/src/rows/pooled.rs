@@ -154,8 +154,8 @@ impl Pooled {
         step: Arc<OnPg<A, E>>,
         times: Times,
     ) -> Result<A, E> {
-        // If nobody waits any more while the pool checks a connection, the pool can close it, which
-        // ends a test's transaction.
+        // If this future is dropped while the pool checks a connection, the pool can close that
+        // connection, which ends a test's transaction.
         let fallback_after = times.on_pool(step.is_of_test());
         match timeout(fallback_after, self.pool.any_connection()).await {
             Some(conn) => send_on(conn?, &*step, times.answer).await,

@@ -37,7 +37,7 @@ fn lines_versions_and_line_ends_may_differ() {
     registry("registry-moved.md", &moved).exits(0);
     let moved = moved_and_released();
     registry("registry-moved.json", &moved).exits(0);
-    // These are no lines.
+    // None of these is a line number.
     for end in [":", ":x", ":1x"] {
         let other = DOCUMENT.replace("repository.rs:11", &format!("repository.rs{end}"));
         registry("registry-other.md", &other).exits(1);

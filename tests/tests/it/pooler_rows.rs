@@ -1,5 +1,5 @@
-//! Leases and claims behind a pooler in transaction mode, where each message can reach another
-//! backend. The pooler must track prepared statements, because Diesel uses them.
+//! Leases and claims through a pooler in transaction mode, which can send each message to a
+//! different backend. The pooler must track prepared statements, because Diesel uses them.
 
 use crate::sync_job::{self, SyncJob, next, state_of};
 use advisory_runtime::claim::{self, End, State};

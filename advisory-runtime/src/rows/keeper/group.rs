@@ -65,7 +65,7 @@ pub(super) struct PendingEnd<R: HeldRow> {
     pub(super) reply: Option<Reply<R::Error>>,
 }
 
-/// The ends of a group that wait to be sent from one place; `None` if there is no sender.
+/// The ends of a group that no statement has been sent for; `None` if no task is sending any.
 pub(super) type Queue<R> = Option<Vec<PendingEnd<R>>>;
 
 struct Slots<R> {
